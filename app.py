@@ -1,0 +1,34 @@
+"""The WSGI application: `gunicorn -c gunicorn.conf.py app:app`.
+
+Loaded by each worker after it was forked and patched, so that no connection and no thread is older than its process.
+"""
+
+import sys
+
+from hermes.background import run_loops
+
+from hermes import bootstrap
+from hermes.errors import ConfigurationInvalid, StartRefused
+from hermes.settings import Settings
+from hermes.web import create_app
+
+REFUSED = 3
+"""The exit status by which gunicorn knows that a worker must not be started again."""
+
+try:
+    hermes = bootstrap.build(Settings.from_env())
+except ConfigurationInvalid as invalid:
+    print(*invalid.lines(), sep="\n", file=sys.stderr)  # noqa: T201
+    sys.exit(REFUSED)
+except StartRefused as refused:
+    print(f"Hermes cannot start: {refused}", file=sys.stderr)  # noqa: T201
+    sys.exit(REFUSED)
+
+app = create_app(hermes)
+loops = run_loops(hermes)
+
+
+def close() -> None:
+    """Ends the background loops and writes what is still to be written; called by gunicorn's `worker_exit`."""
+    loops.stop()
+    hermes.close()

@@ -1,0 +1,1 @@
+"""What did it cost: tokens, prices, and the spool that keeps every row until the database has it."""

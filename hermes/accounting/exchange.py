@@ -1,0 +1,188 @@
+"""One request's whole life as it is accounted: a record that is filled in on the way and written exactly once.
+
+However a request ends (answered, refused, failed, broken off, left by its caller), leaving the exchange writes its row.
+What a provider does not say is estimated and marked; what a model costs where nobody knows its price stays unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Protocol
+
+from hermes.accounting.prices import format_usd
+from hermes.accounting.tokens import tokens_of_messages, usage_from
+from hermes.errors import ClientGone, HermesError, UpstreamFailed
+from hermes.types import Attempt, Decision, Endpoint, Principal, Status, Usage, UsageRecord
+
+PREVIEW_CHARS = 120
+BYTES_PER_TOKEN = 4
+
+
+class Prices(Protocol):
+    """What an answer costs."""
+
+    def cost_nanousd(self, endpoint: Endpoint, usage: Usage) -> int | None:
+        """The cost in nano-USD; None where the price is unknown."""
+
+
+class Exchange:
+    """The account of one request. A context manager: leaving it settles what is not settled yet."""
+
+    def __init__(
+        self,
+        record: UsageRecord,
+        *,
+        write: Callable[[UsageRecord], None],
+        prices: Prices,
+        began: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.record = record
+        self.attempts: list[Attempt] = []
+        self._write = write
+        self._prices = prices
+        self._began = began
+        self._clock = clock
+        self._messages: Sequence[Any] = ()
+        self._endpoint: Endpoint | None = None
+        self._waited_ms = 0.0
+        self._prompt_tokens: int | None = None
+        self._settled = False
+
+    def __enter__(self) -> Exchange:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._settled:
+            self._settle_after(error)
+
+    # -- what becomes known on the way --------------------------------------------------------------------
+
+    def asked(self, messages: Sequence[Any], principal: Principal, *, stream: bool, preview: str | None) -> None:
+        """Who asks for what."""
+        self._messages = messages
+        self.record.user_id = principal.user_id
+        self.record.key_id = principal.key_id
+        self.record.stream = stream
+        self.record.prompt_preview = preview
+
+    def decided(self, decision: Decision) -> None:
+        """Which tier is to answer."""
+        self.record.tier = decision.tier
+        self.record.decision = decision.source
+        self.record.confidence = decision.confidence
+        self.record.session_key = decision.session_key or None
+        self.waited(decision.classifier_ms)
+
+    def tried(self, attempt: Attempt) -> None:
+        """An upstream call is over, or an endpoint was skipped."""
+        self.attempts.append(attempt)
+        self.waited(attempt.duration_ms)
+
+    def waited(self, milliseconds: float) -> None:
+        """Time that went by waiting for others, which is not Hermes's own."""
+        self._waited_ms += milliseconds
+
+    def turned_to(self, endpoint: Endpoint, level: int) -> None:
+        """Which endpoint answers (or, on the way, was asked last)."""
+        self._endpoint = endpoint
+        self.record.endpoint = endpoint.id
+        self.record.model = endpoint.model
+        self.record.fallback_level = level
+
+    def overhead_ms(self) -> float:
+        """What Hermes itself has taken so far; fixed when it is asked for the first time, at the answer's beginning."""
+        if self.record.overhead_ms is None:
+            spent_ms = (self._clock() - self._began) * 1000
+            self.record.overhead_ms = round(max(0.0, spent_ms - self._waited_ms), 3)
+        return self.record.overhead_ms
+
+    def prompt_tokens(self) -> int:
+        """A low estimate of the prompt's size."""
+        if self._prompt_tokens is None:
+            self._prompt_tokens = tokens_of_messages(self._messages)
+        return self._prompt_tokens
+
+    # -- how it ends --------------------------------------------------------------------------------------
+
+    def settle(
+        self,
+        status: Status,
+        *,
+        usage: object = None,
+        content_bytes: int = 0,
+        first_content_at: float | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Completes the record and writes it. Once: a second call changes nothing.
+
+        Args:
+            usage: the provider's usage object; where it says nothing usable, the tokens are estimated.
+            content_bytes: how much text was answered, for that estimate.
+        """
+        if self._settled:
+            return
+        self._settled = True
+        record = self.record
+        record.status = status
+        record.error_message = error
+        record.attempts = sum(attempt.called for attempt in self.attempts)
+        record.duration_ms = round((self._clock() - self._began) * 1000, 3)
+        if first_content_at is not None:
+            record.ttft_ms = round((first_content_at - self._began) * 1000, 3)
+        self.overhead_ms()
+        if self._endpoint is not None and status in ("ok", "interrupted", "client_disconnected"):
+            self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes))
+        if len(self.attempts) > 1 or status != "ok":
+            record.details = {"attempts": [asdict(attempt) for attempt in self.attempts]}
+        self._write(record)
+
+    def refuse(self, error: str) -> None:
+        """The provider has found fault with the caller's request; nothing was used."""
+        self.settle("error", error=error)
+
+    def _count(self, endpoint: Endpoint, usage: Usage) -> None:
+        record = self.record
+        record.prompt_tokens, record.completion_tokens = usage.prompt_tokens, usage.completion_tokens
+        record.total_tokens, record.cached_tokens = usage.total_tokens, usage.cached_tokens
+        record.reasoning_tokens, record.usage_estimated = usage.reasoning_tokens, usage.estimated
+        cost = self._prices.cost_nanousd(endpoint, usage)
+        record.estimated_cost_usd = None if cost is None else format_usd(cost)
+
+    def _estimated(self, content_bytes: int) -> Usage:
+        prompt, completion = self.prompt_tokens(), -(-content_bytes // BYTES_PER_TOKEN)
+        return Usage(prompt, completion, prompt + completion, estimated=True)
+
+    def _settle_after(self, error: BaseException | None) -> None:
+        if isinstance(error, ClientGone):
+            self.settle("client_disconnected", error="the caller hung up")
+        elif isinstance(error, UpstreamFailed):
+            self.settle("error", error=_told(error))
+        elif isinstance(error, HermesError):
+            self.settle("refused" if error.status < 500 else "error", error=error.message)
+        else:
+            self.settle("error", error="an internal error" if error is not None else None)
+
+
+def preview_of(text: str, store_prompts: str) -> str | None:
+    """What may be kept of a prompt: nothing, its beginning, or all of it; NUL characters never."""
+    if store_prompts == "none":
+        return None
+    clean = text.replace("\0", "")
+    return clean if store_prompts == "full" else clean[:PREVIEW_CHARS]
+
+
+def columns_of(record: UsageRecord) -> Mapping[str, Any]:
+    """The record as a mapping, for the spool."""
+    return {name: getattr(record, name) for name in record.__slots__}
+
+
+def _told(error: UpstreamFailed) -> str:
+    """The failure with the last attempt, which is what one looks for in a log."""
+    last = next((attempt for attempt in reversed(error.attempts)), None)
+    return f"{error.message} Last: {last.model}: {last.message}" if last else error.message

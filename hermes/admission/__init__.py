@@ -1,0 +1,1 @@
+"""May this run? Who calls, and with which rights."""

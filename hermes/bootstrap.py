@@ -1,0 +1,234 @@
+"""The one place that constructs. Everything real is chosen and joined here; no other module knows how it is made."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gevent
+
+from hermes import __version__, configfile
+from hermes.accounting.exchange import Exchange, columns_of
+from hermes.accounting.prices import PriceBook
+from hermes.accounting.spool import Drain, Spool
+from hermes.demo import DemoServer, demo_config, start_demo
+from hermes.gateway import Call, Gateway
+from hermes.observe import logs
+from hermes.observe.events import Events
+from hermes.observe.metrics import Metrics
+from hermes.observe.notes import OperatorNotes
+from hermes.observe.redact import Redactor
+from hermes.observe.trace import TraceLog, utc_ms
+from hermes.policy import Policy, PolicyBox, TeacherPolicy
+from hermes.routing.router import Router
+from hermes.routing.sessions import Sessions
+from hermes.routing.teacher import Teacher
+from hermes.settings import ROOT, Settings
+from hermes.state.store import MemoryStore
+from hermes.storage.db import Database, migrate
+from hermes.storage.repositories import UsageFilter, UsageRepository
+from hermes.types import UsageRecord
+from hermes.upstream.ask import Asker
+from hermes.upstream.breaker import Breakers
+from hermes.upstream.cascade import Upstreams
+from hermes.upstream.keyring import Keyring
+from hermes.upstream.lifeline import HangupWatch
+from hermes.upstream.transport import Transport
+
+log = logging.getLogger("hermes-router")
+
+MIGRATIONS = ROOT / "migrations"
+FLUSH_WAIT_S = 1.0
+READINESS_WAIT_S = 1.0
+
+
+@dataclass(slots=True)
+class Hermes:
+    """The parts that the web layer, the background loops and the end of the process need."""
+
+    settings: Settings
+    policies: PolicyBox
+    gateway: Gateway
+    sessions: Sessions
+    breakers: Breakers
+    hangups: HangupWatch
+    metrics: Metrics
+    database: Database
+    usage: UsageRepository
+    spool: Spool
+    drain: Drain
+    traces: TraceLog
+    transport: Transport
+    asker: Asker
+    demo: DemoServer | None
+    is_draining: bool = False
+
+    def usage_rows(self, args: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Rows of the usage log, those that are still in the spool included."""
+        wanted = UsageFilter.parse(args)
+        self.drain.flush(FLUSH_WAIT_S)
+        return self.database.read(self.usage.find, wanted)
+
+    def reload(self) -> Policy:
+        """Reads the configuration anew and puts it in force if it is good.
+
+        Raises:
+            ConfigurationInvalid: it is not; nothing has changed.
+        """
+        policy = read_policy(self.settings, self.demo)
+        self.policies.swap(policy)
+        log.info("Configuration loaded from %s", policy.source)
+        return policy
+
+    def readiness(self) -> dict[str, str]:
+        """Each thing that serving needs, and `ok` or what is wrong with it."""
+        policy = self.policies.current()
+        endpoints = list(policy.endpoints().values())
+        all_open = self.breakers.open_count(endpoints, policy.breaker) == len(endpoints)
+        return {
+            "database": self._database_state(),
+            "state": "ok",
+            "endpoints": "every circuit is open" if all_open else "ok",
+            "drain": "the process is ending" if self.is_draining else "ok",
+        }
+
+    def close(self) -> None:
+        """Writes what is still to be written, then closes everything; for the end of the process."""
+        self.is_draining = True
+        self.drain.flush(FLUSH_WAIT_S * 5)
+        self.spool.close()
+        self.transport.close()
+        self.asker.close()
+        self.traces.close()
+        self.database.close()
+        if self.demo is not None:
+            self.demo.stop()
+
+    def _database_state(self) -> str:
+        try:
+            with gevent.Timeout(READINESS_WAIT_S, TimeoutError):
+                self.database.read(self.usage.ping)
+        except TimeoutError:
+            return "the database does not answer"
+        except Exception as error:  # noqa: BLE001  (readiness reports whatever is wrong, it must not fail itself)
+            return f"the database cannot be read: {type(error).__name__}"
+        return "ok"
+
+
+def build(settings: Settings) -> Hermes:
+    """Makes a Hermes that is ready to serve.
+
+    Raises:
+        StartRefused, ConfigurationInvalid: it cannot be; the text says why.
+    """
+    redactor = Redactor()
+    logs.configure(settings.log_level, settings.log_format, redactor)
+    demo = start_demo() if wants_demo(settings) else None
+    policy = read_policy(settings, demo)
+    redactor.learn(policy.secrets)
+    migrate(settings.database_url, MIGRATIONS)
+
+    # What happens is told to three: traces, metrics, log lines.
+    metrics = Metrics(__version__)
+    traces = TraceLog(
+        Path(settings.trace_log_dir),
+        settings.trace_log_max_bytes,
+        settings.trace_log_backups,
+        settings.trace_log_enabled,
+        redactor.clean,
+    )
+    events = Events(traces.emit, metrics)
+    notes = OperatorNotes(events.emit, metrics, redactor)
+
+    # What is kept: volatile state in the store, rows in the spool and then in the database.
+    store = MemoryStore()
+    database = Database.open(settings.database_url)
+    usage = UsageRepository(database)
+    spool = Spool(settings.spool_path())
+    drain = Drain(spool, lambda records: database.write(usage.insert, records))
+    prices = PriceBook()
+
+    # Who decides, and who answers.
+    transport = Transport(settings.connect_timeout_s)
+    asker = Asker(settings.connect_timeout_s)
+    sessions = Sessions(store)
+    router = Router(sessions, Teacher(_teacher_call(asker)), None, events.emit)
+    breakers = Breakers(store, notes.circuit_changed)
+    upstreams = Upstreams(transport, breakers, Keyring(store), notes)
+
+    policies = PolicyBox(policy)
+    policies.on_swap(lambda new: redactor.learn(new.secrets))
+    policies.on_swap(router.prepare)
+    policies.on_swap(lambda new: prices.prepare(new.endpoints().values()))
+    policies.on_swap(lambda new: _learn_labels(metrics, new))
+    begin = _exchanges(prices, spool, metrics, redactor)
+    gateway = Gateway(policies, router, sessions, upstreams, begin, events.emit, metrics, redactor)
+    metrics.watch(
+        circuits_open=lambda: _open_circuits(breakers, policies.current()),
+        sessions_active=lambda: sessions.count(policies.current().routing.session_timeout_s),
+        spool_depth=spool.depth,
+    )
+    for warning in policy.warnings:
+        log.warning("%s", warning)
+    return Hermes(
+        settings, policies, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, spool, drain, traces,
+        transport, asker, demo,
+    )  # fmt: skip
+
+
+def wants_demo(settings: Settings) -> bool:
+    """Whether the embedded provider serves: on request, or where no configuration file is named or found."""
+    return settings.demo or (not settings.config and not settings.config_path().exists())
+
+
+def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:
+    """The policy of the configuration file; the demo's, where the demo was asked for or there is no file yet.
+
+    Raises:
+        ConfigurationInvalid: with every problem.
+    """
+    path = settings.config_path()
+    if demo is not None and (settings.demo or not path.exists()):
+        return configfile.parse(demo_config(demo.base_url), "demo", os.environ)
+    return configfile.load(path, os.environ)
+
+
+def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Redactor) -> Any:
+    """A function that begins the account of one request."""
+
+    def write(record: UsageRecord) -> None:
+        if record.error_message is not None:
+            record.error_message = redactor.clean(record.error_message)
+        if record.prompt_preview is not None:
+            record.prompt_preview = redactor.clean(record.prompt_preview)
+        spool.append(columns_of(record))
+        metrics.answered(record)
+        if record.status in ("error", "interrupted"):
+            metrics.error()
+
+    def begin(call: Call) -> Exchange:
+        record = UsageRecord(call.request_id, utc_ms(time.time()), call.route)
+        return Exchange(record, write=write, prices=prices, began=call.began)
+
+    return begin
+
+
+def _teacher_call(asker: Asker) -> Any:
+    def ask(policy: TeacherPolicy, prompt: str) -> str:
+        return asker.ask(policy.endpoint, prompt)
+
+    return ask
+
+
+def _learn_labels(metrics: Metrics, policy: Policy) -> None:
+    longest = max(len(cascade.endpoints) for cascade in policy.cascades.values())
+    metrics.learn([endpoint.model for endpoint in policy.endpoints().values()], longest - 1)
+
+
+def _open_circuits(breakers: Breakers, policy: Policy) -> int:
+    return breakers.open_count(policy.endpoints().values(), policy.breaker)

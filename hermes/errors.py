@@ -1,0 +1,153 @@
+"""Every error that somebody catches or whose HTTP status differs.
+
+    HermesError
+    ├── InvalidRequest        400  the caller's request cannot be served as it is
+    ├── Unauthorized          401  no key, or one that is not known
+    ├── NotFound              404
+    ├── BodyTimeout           408  the request's body came too slowly
+    ├── PayloadTooLarge       413
+    ├── UnsupportedMedia      415
+    ├── UpstreamFailed        502  every endpoint was tried, none answered
+    ├── CircuitsOpen          503  nothing was tried: every breaker is open
+    ├── DeadlineExceeded      504  the time for the whole request is over
+    ├── ConfigurationInvalid  400  a list of problems, each with its place
+    └── StartRefused               the process must not start like this
+    ClientGone                     the caller has hung up; a BaseException, so that no `except Exception` eats it
+
+The message is for the caller: what is wrong, where, what to do. It never holds a key, an internal address or a stack.
+`web/errors.py` is the one place that turns these into HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.types import Attempt
+
+
+class HermesError(Exception):
+    """An error with everything that its answer needs."""
+
+    status: int = 500
+    code: str = "internal_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+        should_retry: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.detail_code = code or self.code
+        self.retry_after_s = retry_after_s
+        self.should_retry = should_retry
+        """False where repeating cannot cure it: `x-should-retry: false` keeps SDKs from trying."""
+
+    def body(self) -> dict[str, Any]:
+        """OpenAI's error object, without the request id, which the web layer knows."""
+        return {"message": self.message, "type": self.code, "param": self.param, "code": self.detail_code}
+
+
+class InvalidRequest(HermesError):
+    """The caller's request cannot be served as it is."""
+
+    status, code = 400, "invalid_request_error"
+
+
+class Unauthorized(HermesError):
+    """No key where one is needed, or one that is not known."""
+
+    status, code = 401, "invalid_api_key"
+
+
+class NotFound(HermesError):
+    """There is nothing at this address."""
+
+    status, code = 404, "not_found"
+
+
+class BodyTimeout(HermesError):
+    """The request's body came too slowly."""
+
+    status, code = 408, "request_timeout"
+
+
+class PayloadTooLarge(HermesError):
+    """The request's body is larger than `server.max_body_mb`."""
+
+    status, code = 413, "payload_too_large"
+
+
+class UnsupportedMedia(HermesError):
+    """The request's body is packed or typed in a way that is not read."""
+
+    status, code = 415, "unsupported_media_type"
+
+
+class UpstreamFailed(HermesError):
+    """Every endpoint of the cascade was skipped or failed."""
+
+    status, code = 502, "upstream_error"
+
+    def __init__(self, message: str, attempts: Sequence[Attempt], *, retry_after_s: float) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.attempts = tuple(attempts)
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), "attempts": [attempt.shown() for attempt in self.attempts]}
+
+
+class CircuitsOpen(UpstreamFailed):
+    """Nothing was tried, because every endpoint's breaker is open."""
+
+    status = 503
+
+
+class DeadlineExceeded(UpstreamFailed):
+    """The time for the whole request is over."""
+
+    status, code = 504, "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in a configuration file."""
+
+    path: str
+    """Of the key: `models.simple.base_url`."""
+
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigurationInvalid(HermesError):
+    """A configuration file that must not be used, with all its problems at once."""
+
+    status, code = 400, "invalid_configuration"
+
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        self.file = file
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """`FILE:LINE: path: message`, one a problem."""
+        return [f"{self.file}:{p.line}: {p}" if p.line else f"{self.file}: {p}" for p in self.problems]
+
+
+class StartRefused(Exception):
+    """The process must not start like this; the text says why and what to do."""
+
+
+class ClientGone(BaseException):
+    """The caller has hung up. Nobody is left to answer; what was used is still accounted."""

@@ -1,0 +1,240 @@
+"""The numbers that Prometheus scrapes.
+
+Label values come from the configuration only (`learn`), whatever else turns up is counted as `other`: a client that
+invents model names cannot fill the memory, and the number of series stays what it is. The exposition is rendered here,
+in slices with a pause between them, since rendering thousands of series at once would stop the event loop.
+
+For the event loop only: prometheus-client's locks are not safe in native threads under gevent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar, get_args
+
+from prometheus_client import Counter, Gauge, Histogram, Metric, disable_created_metrics
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.samples import Sample
+
+from hermes.types import TIERS, Status, UsageRecord
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+NO_TIER: Final = "none"
+"""Of requests that were refused before a tier was chosen."""
+
+OTHER: Final = "other"
+FEWEST_LEVELS: Final = 2
+TOKEN_KINDS: Final = ("prompt", "completion", "cached", "reasoning")
+SLICE: Final = 200
+"""Samples rendered between two pauses: about 2 ms."""
+
+DURATION_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
+FIRST_TOKEN_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 20, 30, 60)
+OVERHEAD_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1)
+CLASSIFIER_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15)
+
+AnyMetric = TypeVar("AnyMetric", bound=MetricWrapperBase)
+
+
+class Metrics:
+    """Counts what happens; one verb for each event."""
+
+    def __init__(self, version: str) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._all: list[MetricWrapperBase] = []
+        self._models: set[str] = set()
+        self._levels = 0
+        self._classifier_calls = 0
+        self._classifier_total_s = 0.0
+        self._make_router_metrics()
+        self._make_hermes_metrics()
+        self._make_gauges()
+        self._gauge("hermes_build_info", "The version that runs; always 1.", ["version"]).labels(version).set(1)
+        self._create_children()
+        self.learn((), FEWEST_LEVELS)
+
+    # -- what is configured -------------------------------------------------------------------------------
+
+    def learn(self, models: Iterable[str], levels: int) -> None:
+        """Makes the series of the configured models and fallback levels, so that each is there before it is used."""
+        for model in [*models, OTHER]:
+            self._models.add(model)
+            self._cost_usd.labels(model)
+            for kind in TOKEN_KINDS:
+                self._tokens.labels(model, kind)
+        for level in range(self._levels + 1, levels + 1):
+            self._fallback_used.labels(str(level))
+        self._levels = max(self._levels, levels)
+
+    def watch(
+        self,
+        *,
+        circuits_open: Callable[[], float] | None = None,
+        sessions_active: Callable[[], float] | None = None,
+        spool_depth: Callable[[], float] | None = None,
+        ledger_gap: Callable[[], float] | None = None,
+    ) -> None:
+        """Names the functions that are asked at each scrape; each must be quick."""
+        asked = (
+            (self._circuits_open, circuits_open),
+            (self._sessions_active, sessions_active),
+            (self._spool_depth, spool_depth),
+            (self._ledger_gap, ledger_gap),
+        )
+        for gauge, function in asked:
+            if function is not None:
+                gauge.set_function(function)
+
+    # -- what happens -------------------------------------------------------------------------------------
+
+    def request(self, tier: str | None, stream: bool) -> None:
+        """A completion request has been taken on."""
+        self._requests.labels(_tier(tier)).inc()
+        if stream:
+            self._stream_requests.inc()
+
+    def classifier(self, latency_s: float) -> None:
+        """A classifier has been asked."""
+        self._classifier_calls += 1
+        self._classifier_total_s += latency_s
+        self._classifier_calls_total.inc()
+        self._classifier_latency.observe(latency_s)
+
+    def cache_hit(self) -> None:
+        """A session knew its tier."""
+        self._cache_hits.inc()
+
+    def limited(self, tier: str | None) -> None:
+        """A provider has answered 429."""
+        self._limited.labels(_tier(tier)).inc()
+
+    def fallback(self, level: int) -> None:
+        """Another endpoint than the first of the cascade has answered; its position."""
+        self._fallback_used.labels(str(level) if 1 <= level <= self._levels else OTHER).inc()
+
+    def error(self) -> None:
+        """A request has ended in an error."""
+        self._errors.inc()
+
+    def answered(self, record: UsageRecord) -> None:
+        """A request is over, and its usage row is complete."""
+        self._usage_rows.labels(record.status).inc()
+        tier = _tier(record.tier)
+        for histogram, value_ms in (
+            (self._duration, record.duration_ms),
+            (self._first_token, record.ttft_ms),
+            (self._overhead, record.overhead_ms),
+        ):
+            if value_ms is not None:
+                histogram.labels(tier).observe(value_ms / 1000)
+        if record.model is None:
+            return
+        model = record.model if record.model in self._models else OTHER
+        counts = (record.prompt_tokens, record.completion_tokens, record.cached_tokens, record.reasoning_tokens)
+        for kind, count in zip(TOKEN_KINDS, counts, strict=True):
+            if count:
+                self._tokens.labels(model, kind).inc(count)
+        if record.estimated_cost_usd is not None:
+            self._cost_usd.labels(model).inc(float(record.estimated_cost_usd))
+
+    # -- what is scraped ----------------------------------------------------------------------------------
+
+    def exposition(self, pause: Callable[[], object] = lambda: None) -> bytes:
+        """Everything as Prometheus text, of the type `CONTENT_TYPE`.
+
+        Calls `pause` every few milliseconds of work; the server gives the event loop to others there.
+        """
+        lines: list[str] = []
+        rendered = 0
+        for metric in self._all:
+            family = next(iter(metric.describe()))
+            lines.extend(_head(family))
+            # Not `collect()`, which builds the samples of a whole family before it gives the first.
+            for sample in metric._samples():
+                lines.append(_line(family.name, sample))
+                rendered += 1
+                if rendered % SLICE == 0:
+                    pause()
+        return "".join(lines).encode()
+
+    # -- their making -------------------------------------------------------------------------------------
+
+    def _make_router_metrics(self) -> None:
+        """The names that operators of the router scrape already."""
+        self._requests = self._counter("hermes_router_requests", "Completion requests taken on.", ["tier"])
+        self._classifier_calls_total = self._counter("hermes_router_classifier_calls", "Times a classifier was asked.")
+        self._cache_hits = self._counter("hermes_router_cache_hits", "Turns whose session knew the tier.")
+        self._limited = self._counter("hermes_router_429", "429 answers of providers.", ["tier"])
+        self._fallback_used = self._counter("hermes_router_fallback_used", "Answers of a fallback.", ["level"])
+        self._stream_requests = self._counter("hermes_router_stream_requests", "Requests for an event stream.")
+        self._errors = self._counter("hermes_router_errors", "Requests that ended in an error.")
+
+    def _make_hermes_metrics(self) -> None:
+        self._duration = self._histogram("hermes_request_duration_seconds", "Whole requests.", DURATION_BUCKETS_S)
+        self._first_token = self._histogram(
+            "hermes_time_to_first_token_seconds", "Until the first event with content.", FIRST_TOKEN_BUCKETS_S
+        )
+        self._overhead = self._histogram(
+            "hermes_overhead_seconds", "Hermes's own share of a request.", OVERHEAD_BUCKETS_S
+        )
+        self._classifier_latency = self._histogram(
+            "hermes_classifier_latency_seconds", "Time spent deciding by a classifier.", CLASSIFIER_BUCKETS_S, ()
+        )
+        self._tokens = self._counter("hermes_tokens", "Tokens used.", ["model", "kind"])
+        self._cost_usd = self._counter("hermes_cost_usd", "Cost in US dollars, of known prices.", ["model"])
+        self._usage_rows = self._counter("hermes_usage_rows", "Usage rows written.", ["status"])
+
+    def _make_gauges(self) -> None:
+        self._gauge("hermes_router_classifier_latency_ms_avg", "Mean time a classifier took.").set_function(
+            lambda: 1000 * self._classifier_total_s / max(1, self._classifier_calls)
+        )
+        self._circuits_open = self._gauge("hermes_router_circuits_open", "Endpoints whose breaker is open.")
+        self._sessions_active = self._gauge("hermes_router_sessions_active", "Conversations whose tier is known.")
+        self._spool_depth = self._gauge("hermes_spool_depth", "Usage rows that wait for the database.")
+        self._ledger_gap = self._gauge("hermes_ledger_gap", "Requests in, less rows out and requests in flight; 0.")
+
+    def _create_children(self) -> None:
+        """So that a rate can be computed from the first event on, and the number of series is the same all the time."""
+        for tier in (*TIERS, NO_TIER):
+            for metric in (self._requests, self._limited, self._duration, self._first_token, self._overhead):
+                metric.labels(tier)
+        for status in get_args(Status):
+            self._usage_rows.labels(status)
+        self._fallback_used.labels(OTHER)
+
+    def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
+        return self._kept(Counter(name, text, labels, registry=None))
+
+    def _gauge(self, name: str, text: str, labels: Iterable[str] = ()) -> Gauge:
+        return self._kept(Gauge(name, text, labels, registry=None))
+
+    def _histogram(
+        self, name: str, text: str, buckets_s: tuple[float, ...], labels: Iterable[str] = ("tier",)
+    ) -> Histogram:
+        return self._kept(Histogram(name, text, labels, buckets=buckets_s, registry=None))
+
+    def _kept(self, metric: AnyMetric) -> AnyMetric:
+        self._all.append(metric)
+        return metric
+
+
+def _tier(tier: str | None) -> str:
+    return tier if tier in TIERS else NO_TIER
+
+
+def _head(family: Metric) -> Iterator[str]:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    yield f"# HELP {name} {family.documentation}\n"
+    yield f"# TYPE {name} {family.type}\n"
+
+
+def _line(family: str, sample: Sample) -> str:
+    """`sample.name` is the suffix alone here."""
+    if not sample.labels:
+        return f"{family}{sample.name} {float(sample.value)!r}\n"
+    labels = ",".join([f'{name}="{_escaped(value)}"' for name, value in sorted(sample.labels.items())])
+    return f"{family}{sample.name}{{{labels}}} {float(sample.value)!r}\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

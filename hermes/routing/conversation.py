@@ -1,0 +1,83 @@
+"""What a conversation says, for whoever chooses a tier: texts and turns of OpenAI messages.
+
+Pure functions. Messages come from anyone, so nothing here trusts their shape: what is not understood counts for
+nothing. Messages of the roles `system` and `developer` are instructions around a conversation and no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import Any
+
+INSTRUCTION_ROLES = frozenset({"system", "developer"})
+TOOL_ROLES = frozenset({"tool", "function"})
+TEXT_PARTS = frozenset({"text", "input_text"})
+
+
+def text_of(content: object) -> str:
+    """The text of a message's content: itself, or its text parts a line each; never an image's or a file's data.
+
+    >>> text_of([{"type": "text", "text": "what is"}, {"type": "image_url"}, {"type": "text", "text": "this?"}])
+    'what is\\nthis?'
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(text for part in content if (text := _text_of_part(part)))
+
+
+def new_user_text(messages: object) -> str | None:
+    """The text that the user has just written: of all user messages at the conversation's end.
+
+    None where it does not end with one.
+    """
+    spoken = list(takewhile(_is_users, _turns(messages, backwards=True)))
+    return "\n".join(filter(None, map(_text, reversed(spoken)))) if spoken else None
+
+
+def last_user_text(messages: object) -> str | None:
+    """The text of the last user message; None where there is none."""
+    return next(map(_text, filter(_is_users, _turns(messages, backwards=True))), None)
+
+
+def first_user_text(messages: object) -> str | None:
+    """The text of the first user message; None where there is none."""
+    return next(map(_text, filter(_is_users, _turns(messages))), None)
+
+
+def user_turns(messages: object) -> int:
+    """How many user messages there are."""
+    return sum(map(_is_users, _turns(messages)))
+
+
+def in_tool_loop(messages: object) -> bool:
+    """Whether the last message is a tool's result, which the model has yet to read."""
+    last = next(_turns(messages, backwards=True), None)
+    return last is not None and last["role"] in TOOL_ROLES
+
+
+def _turns(messages: object, *, backwards: bool = False) -> Iterator[Mapping[str, Any]]:
+    """The messages that are understood, one by one, so that the ends of a long conversation are had at once."""
+    listed = messages if isinstance(messages, list) else []
+    for message in reversed(listed) if backwards else listed:
+        if isinstance(message, dict) and isinstance(role := message.get("role"), str) and role not in INSTRUCTION_ROLES:
+            yield message
+
+
+def _is_users(turn: Mapping[str, Any]) -> bool:
+    return bool(turn["role"] == "user")
+
+
+def _text(turn: Mapping[str, Any]) -> str:
+    return text_of(turn.get("content"))
+
+
+def _text_of_part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict) and isinstance(kind := part.get("type"), str) and kind in TEXT_PARTS:
+        text = part.get("text")
+        return text if isinstance(text, str) else ""
+    return ""

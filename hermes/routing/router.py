@@ -1,0 +1,278 @@
+"""Decides which tier answers a request.
+
+The first that can decide does: what the caller forces, an operator's override keyword in a new user message, the tier
+that the conversation has, the surrogate where it is sure, the teacher, the surrogate's best guess where the teacher
+fails, the default tier. A tier stays with its conversation; only a new user message with a keyword that speaks against
+it is classified anew, and inside a tool loop nothing changes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from hermes.errors import InvalidRequest
+from hermes.policy import Policy, RoutingPolicy, TeacherPolicy
+from hermes.routing.conversation import first_user_text, in_tool_loop, last_user_text, new_user_text, user_turns
+from hermes.routing.reading import Reading
+from hermes.routing.rules import RoutingKeywords
+from hermes.routing.sessions import Session, Sessions, session_key
+from hermes.routing.teacher import TeacherUnavailable
+from hermes.types import TIERS, Decision, Principal, Source, Tier, Verdict
+
+TIER_HEADER = "X-Hermes-Tier"
+
+Emit = Callable[[str, Mapping[str, Any]], None]
+"""Writes a trace event: its name and its fields."""
+
+
+class Surrogate(Protocol):
+    """The learned classifier."""
+
+    @property
+    def threshold(self) -> float:
+        """The confidence from which it decides where the operator sets none."""
+
+    def judge(self, text: str) -> Verdict | None:
+        """Its verdict with a confidence; None where no model is loaded."""
+
+
+class Classifier(Protocol):
+    """The teacher, as `hermes.routing.teacher.Teacher` is."""
+
+    def classify(self, policy: TeacherPolicy, text: str) -> Verdict | None:
+        """The tier of a text; None: undecided. Raises TeacherUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request says to the one who chooses."""
+
+    principal: Principal
+    messages: object
+    """As parsed from the body; a list of messages where the caller keeps to the API."""
+
+    requested_model: str | None = None
+    forced_tier_header: str | None = None
+    named_session: str | None = None
+    preview: str = ""
+    """What `logging.store_prompts` lets a trace show of the message."""
+
+    may_ask_teacher: bool = True
+    """False where residency keeps the text from the teacher."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A request in its conversation."""
+
+    policy: Policy
+    asked: Asked
+    key: str
+    strikes: int
+    is_first: bool
+    """One user message at most: the conversation is new."""
+
+    message: Reading | None
+    """The new user message; None where the turn is not the user's, or has no text."""
+
+    text: str
+    """What a classifier sees: the new user message, else the last one."""
+
+    session: Session | None
+    """The one whose tier counts for this turn."""
+
+    started_s: float
+
+    def model(self, tier: Tier) -> str:
+        """The tier's primary model."""
+        return self.policy.cascades[tier].endpoints[0].model
+
+
+@dataclass(frozen=True, slots=True)
+class _Classified:
+    """A classification, and what it was read from."""
+
+    tier: Tier
+    source: Source
+    confidence: float | None = None
+    raw: str = ""
+    teacher_ms: float = 0.0
+
+
+class Router:
+    """Chooses the tier of each request; see the module's text for the order."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        teacher: Classifier,
+        surrogate: Surrogate | None,
+        emit: Emit,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sessions = sessions
+        self._teacher = teacher
+        self._surrogate = surrogate
+        self._emit = emit
+        self._clock = clock
+
+    def prepare(self, policy: Policy) -> None:
+        """Makes a policy's keywords ready before requests come; call it at every swap.
+
+        Blocks: about 10 ms a list that is new.
+        """
+        RoutingKeywords.of(policy.routing)
+
+    def decide(self, policy: Policy, asked: Asked) -> Decision:
+        """The tier that should answer, and why.
+
+        Raises:
+            InvalidRequest: `X-Hermes-Tier` names no tier.
+
+        Blocks: 0.1 ms, or until the teacher has replied.
+        """
+        key = session_key(asked.principal, asked.named_session, first_user_text(asked.messages))
+        strikes = self._sessions.strikes(key)
+
+        # Does the caller say it?
+        if forced := _forced(policy, asked):
+            return Decision(*forced, session_key=key, strikes=strikes)
+
+        # Do the message's own words settle it?
+        turn = self._turn(policy, asked, key, strikes)
+        keywords = RoutingKeywords.of(policy.routing)
+        override = keywords.override(turn.message) if turn.message is not None else None
+        if override is not None:
+            tier, keyword = override
+            changes = turn.session is not None and turn.session.tier != tier
+            return self._settle(turn, _Classified(tier, "override", raw=keyword), keyword if changes else None)
+
+        # Does the conversation have a tier, and does the message leave it at that?
+        if turn.session is None:
+            return self._settle(turn, self._classify(turn))
+        against = keywords.against(turn.session.tier, turn.message) if turn.message is not None else None
+        if against is None:
+            return self._reuse(turn, turn.session)
+
+        # The message speaks against the tier: does a classifier agree?
+        classified = self._classify(turn)
+        if classified.source != "default":
+            return self._settle(turn, classified, against)
+        self._emit_deviation(turn, turn.session, turn.session.tier, against)
+        return self._reuse(turn, turn.session, classified.teacher_ms)
+
+    def _turn(self, policy: Policy, asked: Asked, key: str, strikes: int) -> _Turn:
+        started_s = self._clock()
+        new = new_user_text(asked.messages)
+        is_first = user_turns(asked.messages) <= 1
+        session = self._sessions.get(key)
+        # An open tool loop keeps its tier even after the session's time, and even in the first turn.
+        if session is not None and not in_tool_loop(asked.messages):
+            is_new = is_first and not asked.named_session
+            if is_new or session.expired(policy.routing.session_timeout_s):
+                session = None
+        message = Reading.of(new) if new else None
+        text = new or last_user_text(asked.messages) or ""
+        return _Turn(policy, asked, key, strikes, is_first, message, text, session, started_s)
+
+    def _classify(self, turn: _Turn) -> _Classified:
+        """Asks the surrogate, then the teacher; the default tier where neither decides."""
+        routing = turn.policy.routing
+        default = _Classified(routing.default_tier, "default")
+        if not turn.text.strip():
+            return default  # an image alone, say
+        guess = self._guess(routing, turn.text)
+        if guess is not None and self._is_sure(routing, guess):
+            return _Classified(guess.tier, "surrogate", guess.confidence, guess.raw)
+        asked_s = self._clock()
+        try:
+            verdict = self._ask_teacher(turn)
+        except TeacherUnavailable:
+            found = _Classified(guess.tier, "surrogate", guess.confidence, guess.raw) if guess else default
+        else:
+            found = _Classified(verdict.tier, "teacher", verdict.confidence, verdict.raw) if verdict else default
+        return replace(found, teacher_ms=self._ms_since(asked_s))
+
+    def _guess(self, routing: RoutingPolicy, text: str) -> Verdict | None:
+        return self._surrogate.judge(text) if self._surrogate and routing.surrogate.enabled else None
+
+    def _is_sure(self, routing: RoutingPolicy, guess: Verdict) -> bool:
+        threshold = routing.surrogate.confidence_threshold
+        if threshold is None and self._surrogate is not None:
+            threshold = self._surrogate.threshold
+        return threshold is not None and guess.confidence is not None and guess.confidence >= threshold
+
+    def _ask_teacher(self, turn: _Turn) -> Verdict | None:
+        policy = turn.policy.routing.teacher
+        if policy is None or not turn.asked.may_ask_teacher:
+            raise TeacherUnavailable("there is no classifier to ask")
+        return self._teacher.classify(policy, turn.text)
+
+    def _settle(self, turn: _Turn, made: _Classified, keyword: str | None = None) -> Decision:
+        """Makes a classification the conversation's tier; `keyword`: what spoke against the one it had."""
+        model = turn.model(made.tier)
+        timeout_s = turn.policy.routing.session_timeout_s
+        self._sessions.remember(turn.key, made.tier, timeout_s, user_id=turn.asked.principal.user_id, model=model)
+        self._emit(
+            "classify",
+            {
+                "session_key": turn.key,
+                "classifier_result": made.tier if made.source != "default" else None,
+                "classifier_raw": made.raw,
+                "source": made.source,
+                "confidence": made.confidence,
+                "latency_ms": round(self._ms_since(turn.started_s), 3),
+                "tier": made.tier,
+                "model": model,
+                "is_first": turn.is_first,
+                "user_message_preview": turn.asked.preview,
+            },
+        )
+        if keyword is not None and turn.session is not None:
+            self._emit_deviation(turn, turn.session, made.tier, keyword)
+        return Decision(made.tier, made.source, made.confidence, turn.key, turn.strikes, made.teacher_ms)
+
+    def _reuse(self, turn: _Turn, session: Session, teacher_ms: float = 0.0) -> Decision:
+        """Stays with the conversation's tier; its lifetime is not prolonged."""
+        self._emit(
+            "cache_hit",
+            {
+                "session_key": turn.key,
+                "tier": session.tier,
+                "model": turn.model(session.tier),
+                "age_sec": round(session.age_s, 1),
+            },
+        )
+        return Decision(session.tier, "session", session_key=turn.key, strikes=turn.strikes, classifier_ms=teacher_ms)
+
+    def _emit_deviation(self, turn: _Turn, session: Session, tier: Tier, keyword: str) -> None:
+        """The direction is the keyword's: away from the tier that the session had."""
+        self._emit(
+            "deviation",
+            {
+                "session_key": turn.key,
+                "keyword": keyword,
+                "direction": "escalation" if session.tier == "simple" else "de_escalation",
+                "previous_tier": session.tier,
+                "new_tier": tier,
+                "model": turn.model(tier),
+            },
+        )
+
+    def _ms_since(self, start_s: float) -> float:
+        return (self._clock() - start_s) * 1000
+
+
+def _forced(policy: Policy, asked: Asked) -> tuple[Tier, Source] | None:
+    """The tier that the caller names, by header or as the model, or the one of the role that stands as the model."""
+    header = (asked.forced_tier_header or "").strip().lower()
+    if header and header not in TIERS:
+        raise InvalidRequest(f"{TIER_HEADER} must be one of: {', '.join(TIERS)}", param=TIER_HEADER)
+    for tier in TIERS:
+        if tier == (header or asked.requested_model):
+            return tier, "header"
+    role_tier = policy.gateway.roles.get(asked.requested_model or "")
+    return (role_tier, "role") if role_tier else None

@@ -1,0 +1,153 @@
+"""Every environment setting once: name, type, default, meaning.
+
+`tests/test_docs.py` compares these with `docs/configuration.md`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from hermes.errors import StartRefused
+
+ROOT = Path(__file__).resolve().parent.parent
+"""Where the project's own files stand; Hermes runs from any working directory."""
+
+FALSE_WORDS = frozenset({"0", "false", "no", "off"})
+TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the process is told by its environment; the operator's policy is in the configuration file."""
+
+    config: str = ""
+    """HERMES_CONFIG: the configuration file. Empty: `./router_config.yaml`."""
+
+    database_url: str = "sqlite:///data/hermes.db"
+    """HERMES_DATABASE_URL: `sqlite:///PATH` or `postgresql://…`."""
+
+    state_url: str = "memory://"
+    """HERMES_STATE_URL: `memory://`, for exactly one worker."""
+
+    spool_dir: str = ""
+    """HERMES_SPOOL_DIR: where usage rows wait for the database. Empty: `spool` beside the SQLite file, else
+    `data/spool`.
+    """
+
+    bind: str = ""
+    """HERMES_BIND: `host:port`. Empty: `server.host` and `server.port`."""
+
+    workers: int = 1
+    """WEB_CONCURRENCY: worker processes."""
+
+    demo: bool = False
+    """HERMES_DEMO: use the embedded demo provider even if a configuration file is there."""
+
+    log_level: str = "INFO"
+    """LOG_LEVEL: DEBUG, INFO, WARNING or ERROR."""
+
+    log_format: str = "plain"
+    """LOG_FORMAT: `plain` or `json`."""
+
+    cors_origins: str = "*"
+    """CORS_ORIGINS: origins that browsers may call from, separated by commas."""
+
+    trace_log_dir: str = "./traces"
+    """TRACE_LOG_DIR: where trace files are written."""
+
+    trace_log_max_bytes: int = 10_485_760
+    """TRACE_LOG_MAX_BYTES: a trace file is rotated at this size."""
+
+    trace_log_backups: int = 5
+    """TRACE_LOG_BACKUPS: how many rotated files of a day are kept."""
+
+    trace_log_enabled: bool = True
+    """TRACE_LOG_ENABLED: `false` or `0` switch traces off."""
+
+    connect_timeout_s: float = 5.0
+    """HERMES_CONNECT_TIMEOUT_S: how long an endpoint may take to accept a connection, in seconds."""
+
+    grace_s: float = 600.0
+    """HERMES_GRACE_S: how long open streams may go on after SIGTERM, in seconds."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Reads the environment.
+
+        Raises:
+            StartRefused: a value is of the wrong type, or the combination cannot work.
+        """
+        given = os.environ if environ is None else environ
+        values: dict[str, object] = {}
+        for field in fields(cls):
+            text = given.get(ENVIRONMENT[field.name], "").strip()
+            if text:
+                values[field.name] = _convert(ENVIRONMENT[field.name], text, type(field.default))
+        settings = cls(**values)  # type: ignore[arg-type]
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Refuses what cannot work, with a sentence that says what to set."""
+        if self.state_url != "memory://":
+            raise StartRefused(
+                "HERMES_STATE_URL: only memory:// is known to this version; leave it unset and run one worker."
+            )
+        if self.workers > 1:
+            raise StartRefused(
+                f"WEB_CONCURRENCY={self.workers} with HERMES_STATE_URL=memory://: workers could not see each other's "
+                "sessions, breakers and limits. Set WEB_CONCURRENCY=1."
+            )
+        if not self.database_url.startswith(("sqlite:///", "postgresql://", "postgres://")):
+            raise StartRefused("HERMES_DATABASE_URL must begin with sqlite:/// or postgresql://")
+
+    def config_path(self) -> Path:
+        """The configuration file, which need not exist."""
+        return Path(self.config or "router_config.yaml").expanduser()
+
+    def sqlite_path(self) -> Path | None:
+        """The SQLite file, or None for another database."""
+        prefix = "sqlite:///"
+        return Path(self.database_url.removeprefix(prefix)) if self.database_url.startswith(prefix) else None
+
+    def spool_path(self) -> Path:
+        """The folder of the usage spool."""
+        if self.spool_dir:
+            return Path(self.spool_dir)
+        sqlite = self.sqlite_path()
+        return sqlite.parent / "spool" if sqlite is not None else Path("data/spool")
+
+
+ENVIRONMENT: Mapping[str, str] = {
+    "config": "HERMES_CONFIG",
+    "database_url": "HERMES_DATABASE_URL",
+    "state_url": "HERMES_STATE_URL",
+    "spool_dir": "HERMES_SPOOL_DIR",
+    "bind": "HERMES_BIND",
+    "workers": "WEB_CONCURRENCY",
+    "demo": "HERMES_DEMO",
+    "log_level": "LOG_LEVEL",
+    "log_format": "LOG_FORMAT",
+    "cors_origins": "CORS_ORIGINS",
+    "trace_log_dir": "TRACE_LOG_DIR",
+    "trace_log_max_bytes": "TRACE_LOG_MAX_BYTES",
+    "trace_log_backups": "TRACE_LOG_BACKUPS",
+    "trace_log_enabled": "TRACE_LOG_ENABLED",
+    "connect_timeout_s": "HERMES_CONNECT_TIMEOUT_S",
+    "grace_s": "HERMES_GRACE_S",
+}
+"""The environment variable of each field."""
+
+
+def _convert(name: str, text: str, kind: type) -> object:
+    if kind is bool:
+        if text.lower() in TRUE_WORDS | FALSE_WORDS:
+            return text.lower() in TRUE_WORDS
+        raise StartRefused(f"{name} must be true or false")
+    try:
+        return kind(text)
+    except ValueError:
+        raise StartRefused(f"{name} must be a number") from None

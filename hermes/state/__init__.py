@@ -1,0 +1,1 @@
+"""Volatile state that all workers share: sessions, breakers, rests of keys, strikes."""

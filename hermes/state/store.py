@@ -1,0 +1,121 @@
+"""The state store: few verbs, each atomic, each with a lifetime; and the one that lives in memory.
+
+Keys are `noun:part[:part]`, for instance `session:a1b2c3`. There is no read-then-write: whoever must decide under
+competition uses `add` or `claim`, whose answer is the decision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StateStore(Protocol):
+    """What the stages need of shared state. Lifetimes are in seconds; a key is gone when its lifetime is over."""
+
+    def get(self, key: str) -> str | None:
+        """The value, or None."""
+
+    def put(self, key: str, value: str, ttl_s: float) -> None:
+        """Sets the value and its lifetime."""
+
+    def delete(self, key: str) -> bool:
+        """Removes the key; whether it was there."""
+
+    def add(self, key: str, amount: int, ttl_s: float) -> int:
+        """Adds to a counter and gives the sum. The lifetime begins with the first addition and is not prolonged."""
+
+    def claim(self, key: str, ttl_s: float) -> bool:
+        """Takes the key if nobody has it; exactly one of many callers gets True."""
+
+    def items(self, noun: str) -> list[tuple[str, str]]:
+        """Every (key, value) of a noun that is alive."""
+
+    def count(self, noun: str) -> int:
+        """How many keys of a noun are alive; may count some that have just died."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    value: str
+    dies_at: float
+
+
+class MemoryStore:
+    """State of one process. No verb yields to another greenlet, so each is atomic without a lock.
+
+    Holds at most `limit` keys a noun; the ones longest untouched go first, so that no client can fill the memory.
+    """
+
+    SWEEP_EVERY = 4096
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, limit: int = 100_000) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._nouns: dict[str, OrderedDict[str, _Entry]] = {}
+        self._writes = 0
+
+    def get(self, key: str) -> str | None:
+        entry = self._alive(key)
+        return entry.value if entry else None
+
+    def put(self, key: str, value: str, ttl_s: float) -> None:
+        entries = self._entries(key)
+        entries[key] = _Entry(value, self._clock() + ttl_s)
+        entries.move_to_end(key)
+        if len(entries) > self._limit:
+            entries.popitem(last=False)
+        self._writes += 1
+        if self._writes % self.SWEEP_EVERY == 0:
+            self._sweep()
+
+    def delete(self, key: str) -> bool:
+        was_there = self._alive(key) is not None
+        self._entries(key).pop(key, None)
+        return was_there
+
+    def add(self, key: str, amount: int, ttl_s: float) -> int:
+        entry = self._alive(key)
+        if entry is None:
+            self.put(key, str(amount), ttl_s)
+            return amount
+        total = int(entry.value) + amount
+        entry.value = str(total)
+        return total
+
+    def claim(self, key: str, ttl_s: float) -> bool:
+        if self._alive(key) is not None:
+            return False
+        self.put(key, "1", ttl_s)
+        return True
+
+    def items(self, noun: str) -> list[tuple[str, str]]:
+        return [(key, entry.value) for key, entry in self._living(noun)]
+
+    def count(self, noun: str) -> int:
+        return sum(1 for _ in self._living(noun))
+
+    def _living(self, noun: str) -> Iterator[tuple[str, _Entry]]:
+        now = self._clock()
+        return ((key, entry) for key, entry in list(self._nouns.get(noun, {}).items()) if entry.dies_at > now)
+
+    def _entries(self, key: str) -> OrderedDict[str, _Entry]:
+        noun = key.partition(":")[0]
+        return self._nouns.setdefault(noun, OrderedDict())
+
+    def _alive(self, key: str) -> _Entry | None:
+        entries = self._entries(key)
+        entry = entries.get(key)
+        if entry is not None and entry.dies_at <= self._clock():
+            del entries[key]
+            return None
+        return entry
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        for entries in self._nouns.values():
+            for key in [key for key, entry in entries.items() if entry.dies_at <= now]:
+                del entries[key]

@@ -1,0 +1,1 @@
+"""Durable rows in SQLite or Postgres; the only package that knows peewee."""

@@ -1,0 +1,156 @@
+"""Where database work runs, so that it never stops the event loop.
+
+SQLite blocks whoever calls it, for as long as another process holds its lock. So it is only called in native threads:
+one writer, which makes "database is locked" impossible within the process, and two readers, which WAL lets read beside
+it. Each thread keeps a connection of its own. Postgres is called where the caller is: psycopg 3 waits cooperatively.
+
+A function that is given to `write` or `read` runs in such a thread. It must take no lock that gevent has patched, so it
+neither logs nor counts metrics (see `hermes.native`), and it does no other I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gevent.threadpool import ThreadPool
+from peewee import DatabaseError, InterfaceError, SqliteDatabase
+
+from hermes.native import native_ident, native_lock
+from hermes.storage.engine import is_postgres, pooled_postgres, refusal, sqlite_options, sqlite_path
+from hermes.storage.migrate import migrate
+from hermes.storage.models import proxy
+
+__all__ = ["Database", "migrate"]
+
+Result = TypeVar("Result")
+
+READERS = 2
+
+
+class Database:
+    """An open database: runs functions that use the models, each in the right place."""
+
+    @staticmethod
+    def open(url: str) -> Database:
+        """Opens `sqlite:///PATH` (its folder is made) or `postgresql://…`, and binds the models to it.
+
+        Call it after the worker process was forked. Postgres is not connected to before it is used.
+
+        Raises:
+            StartRefused: the file or its folder cannot be used.
+        """
+        if is_postgres(url):
+            return _Postgres(url)
+        return _Sqlite(sqlite_path(url))
+
+    def write(self, fn: Callable[..., Result], *args: Any) -> Result:
+        """Runs `fn(*args)` in one transaction and returns what it returns; an exception rolls back and is raised.
+
+        Waits cooperatively. A greenlet that is killed while it waits does not stop the work, which is still committed.
+        A call from within `write` or `read` runs at once, in the same transaction.
+        """
+        raise NotImplementedError
+
+    def read(self, fn: Callable[..., Result], *args: Any) -> Result:
+        """Runs `fn(*args)`, which only reads, without a transaction around it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Waits for what runs, then closes every connection. Safe to call twice."""
+        raise NotImplementedError
+
+
+class _Sqlite(Database):
+    def __init__(self, path: Path) -> None:
+        self._real = _TrackedSqlite(path)
+        self._threads: set[int] = set()
+        self._writer = ThreadPool(1)
+        self._readers = ThreadPool(READERS)
+        self._is_closed = False
+        try:
+            # The first connection switches a new file to WAL, for which it must be alone.
+            self._in(self._writer, self._real.connection)
+        except (DatabaseError, InterfaceError) as error:
+            self.close()
+            raise refusal(path, error) from None
+        proxy.initialize(self._real)
+
+    def write(self, fn: Callable[..., Result], *args: Any) -> Result:
+        return self._in(self._writer, self._transaction, fn, *args)
+
+    def read(self, fn: Callable[..., Result], *args: Any) -> Result:
+        return self._in(self._readers, self._reading, fn, *args)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            for pool in (self._writer, self._readers):
+                pool.join()
+                pool.kill()
+            self._real.close_all()
+
+    def _in(self, pool: ThreadPool, fn: Callable[..., Result], *args: Any) -> Result:
+        if native_ident() in self._threads:
+            return fn(*args)
+        # The outcome travels as a value: gevent prints the traceback of an exception that leaves a pool's thread.
+        result, error = pool.apply(self._outcome, (fn, args))
+        if error is not None:
+            raise error
+        return result
+
+    def _outcome(self, fn: Callable[..., Result], args: tuple[Any, ...]) -> tuple[Result | None, BaseException | None]:
+        self._threads.add(native_ident())
+        try:
+            return fn(*args), None
+        except BaseException as error:  # noqa: BLE001  (raised again by the caller)
+            return None, error
+
+    def _transaction(self, fn: Callable[..., Result], *args: Any) -> Result:
+        with self._real.atomic():
+            return fn(*args)
+
+    def _reading(self, fn: Callable[..., Result], *args: Any) -> Result:
+        if self._real.connect(reuse_if_open=True):
+            self._real.execute_sql("PRAGMA query_only = 1")
+        return fn(*args)
+
+
+class _TrackedSqlite(SqliteDatabase):
+    """peewee's SQLite database for native threads: with a native lock, and connections that another one may close."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), check_same_thread=False, **sqlite_options())
+        self._lock = native_lock()
+        self._opened: list[Any] = []
+
+    def _connect(self) -> Any:
+        connection = super()._connect()  # type: ignore[misc]
+        self._opened.append(connection)
+        return connection
+
+    def close_all(self) -> None:
+        """Closes the connections of all threads; none may be in use any more."""
+        for connection in self._opened:
+            connection.close()
+        self._opened.clear()
+
+
+class _Postgres(Database):
+    def __init__(self, url: str) -> None:
+        # peewee's own lock stays as gevent has patched it: it is held while a connection is made, which switches
+        # greenlets, so a native one would stop the event loop for good. No native thread ever comes here.
+        self._real = pooled_postgres(url)
+        proxy.initialize(self._real)
+
+    def write(self, fn: Callable[..., Result], *args: Any) -> Result:
+        with self._real.connection_context(), self._real.atomic():
+            return fn(*args)
+
+    def read(self, fn: Callable[..., Result], *args: Any) -> Result:
+        with self._real.connection_context():
+            return fn(*args)
+
+    def close(self) -> None:
+        self._real.close_all()

@@ -1,0 +1,96 @@
+"""The two databases: how a URL names one, how each is configured, and what is said of one that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from peewee import PostgresqlDatabase
+from playhouse.pool import PooledPostgresqlDatabase
+
+from hermes.errors import StartRefused
+
+SQLITE_PREFIX = "sqlite:///"
+POSTGRES_PREFIXES = ("postgresql://", "postgres://")
+LOCK_WAIT_S = 5
+"""How long SQLite's writer waits for another process's transaction before the write fails."""
+
+SQLITE_PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": "normal",  # a killed process loses nothing; only a power cut may take the last transactions
+    "foreign_keys": 1,
+    "busy_timeout": LOCK_WAIT_S * 1000,
+    "cache_size": -20_000,
+    "temp_store": "memory",
+    "journal_size_limit": 64 << 20,
+}
+
+POSTGRES_OPTIONS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "application_name": "hermes",
+    # A server that has vanished without a word is given up after half a minute instead of a quarter of an hour.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+def is_postgres(url: str) -> bool:
+    """Whether the URL names a Postgres database; else it must name a SQLite file."""
+    return url.startswith(POSTGRES_PREFIXES)
+
+
+def sqlite_options() -> dict[str, Any]:
+    """The arguments of a `SqliteDatabase`. IMMEDIATE: a transaction takes the lock when it begins, not in its midst."""
+    return {"pragmas": SQLITE_PRAGMAS, "lock_type": "IMMEDIATE", "timeout": LOCK_WAIT_S}
+
+
+def postgres(url: str) -> Any:
+    """One connection to Postgres, not yet made."""
+    return PostgresqlDatabase(_whole(url), prefer_psycopg3=True, **POSTGRES_OPTIONS)
+
+
+def pooled_postgres(url: str) -> Any:
+    """Up to ten connections to Postgres, made when they are needed; who finds none waits for 5 s at most."""
+    return PooledPostgresqlDatabase(
+        _whole(url), prefer_psycopg3=True, max_connections=10, timeout=5, stale_timeout=300, **POSTGRES_OPTIONS
+    )
+
+
+def _whole(url: str) -> str:
+    """The URL with the one scheme that peewee hands on to psycopg as it is, with its query."""
+    return "postgresql://" + url.partition("://")[2]
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a `sqlite:///PATH` names, in a folder that is there.
+
+    Raises:
+        StartRefused: the URL is none, or the folder cannot be made.
+    """
+    path = Path(url.removeprefix(SQLITE_PREFIX))
+    if not url.startswith(SQLITE_PREFIX) or path.name in ("", ":memory:"):
+        raise StartRefused("HERMES_DATABASE_URL must be sqlite:///PATH, with the path of a file, or postgresql://…")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartRefused(
+            f"The folder of the database {path} cannot be made: {error.strerror}. "
+            "Make it, or set HERMES_DATABASE_URL to a place that this user may write to."
+        ) from None
+    return path
+
+
+def refusal(path: Path, error: Exception) -> StartRefused:
+    """The sentence for a SQLite file that cannot be used."""
+    text = str(error)
+    if "not a database" in text or "malformed" in text:
+        return StartRefused(
+            f"The database {path} is damaged or no SQLite file ({text}). Put it aside and restore a backup, "
+            "or set HERMES_DATABASE_URL to another file."
+        )
+    return StartRefused(
+        f"The database {path} cannot be used: {text}. See that this user may write to the file and to its folder, "
+        "and that the disk has room."
+    )

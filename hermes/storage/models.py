@@ -1,0 +1,105 @@
+"""The tables as they are now; `migrations/` is how they came to be, and a test holds the two together.
+
+`created_at` and the other times are text: ISO 8601, UTC, always with milliseconds and `Z`, so always 24 characters.
+That is the one form which SQLite (it has no time type) and Postgres store, sort and compare alike, which stands in the
+spool and the API as it is, and which an index serves for ranges. In each place stands the same kind of character, so no
+collation sorts it differently.
+
+The models are bound to whichever database was opened last (see `db.Database.open`), which lets tests open one after the
+other.
+"""
+
+from __future__ import annotations
+
+from peewee import (
+    BigAutoField,
+    BigIntegerField,
+    BooleanField,
+    DatabaseProxy,
+    DecimalField,
+    DoubleField,
+    IntegerField,
+    Model,
+    TextField,
+)
+
+proxy = DatabaseProxy()
+
+
+class UsageRow(Model):
+    """One completion or embedding request; the names and their order are the contract's."""
+
+    id = BigAutoField()
+    created_at = TextField(index=True)
+    request_id = TextField(unique=True)
+    function_name = TextField(null=True)
+    use_case = TextField(null=True)
+    user_id = TextField(null=True)
+    key_id = TextField(null=True)
+    session_key = TextField(null=True)
+    route = TextField()
+    role = TextField(null=True)
+    tier = TextField(null=True)
+    model = TextField(null=True)
+    endpoint = TextField(null=True)
+    decision = TextField(null=True)
+    confidence = DoubleField(null=True)
+    stream = BooleanField()
+    prompt_tokens = BigIntegerField(null=True)
+    completion_tokens = BigIntegerField(null=True)
+    total_tokens = BigIntegerField(null=True)
+    cached_tokens = BigIntegerField(null=True)
+    reasoning_tokens = BigIntegerField(null=True)
+    usage_estimated = BooleanField()
+    estimated_cost_usd = DecimalField(max_digits=20, decimal_places=9, null=True)
+    duration_ms = DoubleField(null=True)
+    ttft_ms = DoubleField(null=True)
+    overhead_ms = DoubleField(null=True)
+    status = TextField()
+    fallback_level = IntegerField(null=True)
+    attempts = IntegerField()
+    error_message = TextField(null=True)
+    prompt_preview = TextField(null=True)
+    details = TextField()
+    """JSON: what the receipt shows beyond the columns."""
+
+    class Meta:
+        database = proxy
+        table_name = "ai_usage_logs"
+        indexes = (
+            (("user_id", "created_at"), False),
+            (("function_name", "created_at"), False),
+            (("session_key",), False),
+        )
+
+
+class ConfigRow(Model):
+    """One value that operators change while Hermes runs: a pin, the kill switch."""
+
+    key = TextField(primary_key=True)
+    value = TextField()
+    updated_at = TextField()
+    updated_by = TextField()
+
+    class Meta:
+        database = proxy
+        table_name = "hermes_config"
+
+
+class AuditRow(Model):
+    """One change that a person or a script has made."""
+
+    id = BigAutoField()
+    at = TextField(index=True)
+    actor = TextField()
+    action = TextField()
+    target = TextField()
+    before = TextField(null=True)
+    after = TextField(null=True)
+
+    class Meta:
+        database = proxy
+        table_name = "audit_log"
+
+
+MODELS = (UsageRow, ConfigRow, AuditRow)

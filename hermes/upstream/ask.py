@@ -1,0 +1,89 @@
+"""One question to a model off the hot path (the teacher): plain `requests`, with a bound on everything.
+
+The session trusts nothing of the environment: proxies and `.netrc` would replace the provider's key. Redirects are not
+followed. `gevent.Timeout` bounds the whole call, since the library's own timeouts begin anew with every byte.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gevent
+import orjson
+import requests
+
+from hermes.types import Endpoint
+
+MAX_REPLY_BYTES = 1024 * 1024
+MAX_REPLY_TOKENS = 512
+
+
+class NoReply(OSError):
+    """The model gave no usable reply."""
+
+
+class Asker:
+    """Asks models single questions, over kept connections."""
+
+    def __init__(self, connect_timeout_s: float = 5.0) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def ask(self, endpoint: Endpoint, prompt: str) -> str:
+        """The reply's text: its content, or its reasoning where the content is empty.
+
+        Raises:
+            NoReply: no connection, no answer within the endpoint's timeout, or none that is a completion.
+        """
+        body = {
+            "model": endpoint.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "temperature": 0,
+            "max_tokens": MAX_REPLY_TOKENS,
+        }
+        try:
+            with gevent.Timeout(endpoint.timeout_s, NoReply("no reply in time")):
+                raw = self._post(endpoint, body)
+        except requests.RequestException as error:
+            raise NoReply(f"no reply: {type(error).__name__}") from None
+        return _text_of(raw)
+
+    def close(self) -> None:
+        """Closes the kept connections."""
+        self._session.close()
+
+    def _post(self, endpoint: Endpoint, body: dict[str, Any]) -> bytes:
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if endpoint.keys:
+            headers["Authorization"] = f"Bearer {endpoint.keys[0].value.reveal()}"
+        headers |= {name: value.reveal() for name, value in endpoint.headers}
+        response = self._session.post(
+            f"{endpoint.base_url}/chat/completions",
+            data=orjson.dumps(body),
+            headers=headers,
+            timeout=(min(self._connect_timeout_s, endpoint.timeout_s), endpoint.timeout_s),
+            allow_redirects=False,
+            stream=True,
+        )
+        try:
+            if response.status_code != 200:
+                raise NoReply(f"the model answered {response.status_code}")
+            raw: bytes = response.raw.read(MAX_REPLY_BYTES + 1, decode_content=True)
+        finally:
+            response.close() if response.status_code != 200 else response.raw.release_conn()
+        if len(raw) > MAX_REPLY_BYTES:
+            raise NoReply("the reply is too long")
+        return raw
+
+
+def _text_of(raw: bytes) -> str:
+    try:
+        message = orjson.loads(raw)["choices"][0]["message"]
+        content, reasoning = message.get("content"), message.get("reasoning_content")
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        raise NoReply("the reply is no completion") from None
+    for text in (content, reasoning):
+        if isinstance(text, str) and text.strip():
+            return text
+    return ""

@@ -1,0 +1,175 @@
+"""A circuit breaker for each endpoint, its state shared by all workers.
+
+    closed ──(failure_threshold failures in a row within window_sec)──► open
+    open ──(recovery_timeout_sec later, for exactly one request)──► half_open
+    half_open ──(that probe succeeds)──► closed        half_open ──(it fails)──► open
+
+The state is three keys: `broken:ID` (when it opened), `failures:ID` (a counter that dies with its window) and
+`probe:ID` (who may try). A probe is a claim with a lifetime, so one that never reports back cannot keep an endpoint
+shut for ever. A request counts once, however often it asked. What says nothing about the endpoint's health (the
+caller's own 4xx, a caller who left) is *undecided*: it only gives a probe back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal
+
+from hermes.policy import BreakerPolicy
+from hermes.state.store import StateStore
+from hermes.types import Endpoint
+
+State = Literal["closed", "open", "half_open"]
+OPEN_TTL_S = 86_400.0
+PROBE_SPARE_S = 5.0
+"""How much longer than its attempt a probe's claim lives."""
+
+Changed = Callable[[Endpoint, State, State, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """One endpoint's breaker as operators see it."""
+
+    endpoint: Endpoint
+    state: State
+    failures: int
+    opened_at: float | None
+    retry_in_s: float
+
+    def shown(self) -> dict[str, Any]:
+        """The object of `GET /circuits`."""
+        opened = None if self.opened_at is None else datetime.fromtimestamp(self.opened_at, UTC)
+        return {
+            "endpoint": self.endpoint.id,
+            "base_url": self.endpoint.shown_url,
+            "model": self.endpoint.model,
+            "state": self.state,
+            "failures": self.failures,
+            "opened_at": opened.isoformat(timespec="milliseconds").replace("+00:00", "Z") if opened else None,
+            "retry_in_sec": round(self.retry_in_s, 1),
+        }
+
+
+class Breakers:
+    """May this endpoint be asked, and what came of it."""
+
+    def __init__(self, store: StateStore, changed: Changed, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._changed = changed
+        self._clock = clock
+
+    def permit(self, endpoint: Endpoint, policy: BreakerPolicy) -> Permit | None:
+        """Leave to ask the endpoint once, or None while it is left alone."""
+        opened_at = self._store.get(f"broken:{endpoint.id}")
+        if opened_at is None:
+            return Permit(self, endpoint, policy, is_probe=False)
+        if float(opened_at) + policy.recovery_timeout_s > self._clock():
+            return None
+        if not self._store.claim(f"probe:{endpoint.id}", endpoint.timeout_s + PROBE_SPARE_S):
+            return None
+        self._changed(endpoint, "open", "half_open", self._failures(endpoint))
+        return Permit(self, endpoint, policy, is_probe=True)
+
+    def circuit(self, endpoint: Endpoint, policy: BreakerPolicy) -> Circuit:
+        """The breaker's state now."""
+        opened = self._store.get(f"broken:{endpoint.id}")
+        failures = self._failures(endpoint)
+        if opened is None:
+            return Circuit(endpoint, "closed", failures, None, 0.0)
+        left = max(0.0, float(opened) + policy.recovery_timeout_s - self._clock())
+        probing = self._store.get(f"probe:{endpoint.id}") is not None
+        return Circuit(endpoint, "half_open" if probing else "open", failures, float(opened), left)
+
+    def open_count(self, endpoints: Iterable[Endpoint], policy: BreakerPolicy) -> int:
+        """How many are not closed."""
+        return sum(self.circuit(endpoint, policy).state != "closed" for endpoint in endpoints)
+
+    def reset(self, endpoint: Endpoint, policy: BreakerPolicy) -> None:
+        """Closes the breaker and forgets its failures."""
+        before = self.circuit(endpoint, policy).state
+        self._close(endpoint)
+        if before != "closed":
+            self._changed(endpoint, before, "closed", 0)
+
+    def _failures(self, endpoint: Endpoint) -> int:
+        return int(self._store.get(f"failures:{endpoint.id}") or 0)
+
+    def _close(self, endpoint: Endpoint) -> None:
+        for noun in ("broken", "failures", "probe"):
+            self._store.delete(f"{noun}:{endpoint.id}")
+
+    def _failed(self, endpoint: Endpoint, policy: BreakerPolicy, *, is_probe: bool) -> None:
+        failures = self._store.add(f"failures:{endpoint.id}", 1, policy.window_s)
+        was_open = self._store.get(f"broken:{endpoint.id}") is not None
+        if is_probe or (failures >= policy.failure_threshold and not was_open):
+            self._store.put(f"broken:{endpoint.id}", repr(self._clock()), OPEN_TTL_S)
+            self._changed(endpoint, "half_open" if is_probe else "closed", "open", failures)
+        if is_probe:
+            self._store.delete(f"probe:{endpoint.id}")
+
+    def _succeeded(self, endpoint: Endpoint, *, is_probe: bool) -> None:
+        if is_probe:
+            self._close(endpoint)
+            self._changed(endpoint, "half_open", "closed", 0)
+        elif self._store.get(f"failures:{endpoint.id}") is not None:
+            self._store.delete(f"failures:{endpoint.id}")
+
+    def _promised(self, endpoint: Endpoint, policy: BreakerPolicy) -> None:
+        """A stream that has begun lets the others in, but one more failure shuts the endpoint again."""
+        self._close(endpoint)
+        self._store.add(f"failures:{endpoint.id}", policy.failure_threshold - 1, policy.window_s)
+        self._changed(endpoint, "half_open", "closed", policy.failure_threshold - 1)
+
+    def _undecided(self, endpoint: Endpoint) -> None:
+        self._store.delete(f"probe:{endpoint.id}")
+
+
+class Permit:
+    """Leave to ask one endpoint. It is settled once; leaving the block unsettled counts as undecided."""
+
+    __slots__ = ("_breakers", "_endpoint", "_is_probe", "_policy", "_settled")
+
+    def __init__(self, breakers: Breakers, endpoint: Endpoint, policy: BreakerPolicy, *, is_probe: bool) -> None:
+        self._breakers = breakers
+        self._endpoint = endpoint
+        self._policy = policy
+        self._is_probe = is_probe
+        self._settled = False
+
+    def __enter__(self) -> Permit:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.undecided()
+
+    def failed(self) -> None:
+        """The endpoint is unwell: 429, 5xx, no connection, no usable answer."""
+        if self._settle():
+            self._breakers._failed(self._endpoint, self._policy, is_probe=self._is_probe)
+
+    def succeeded(self) -> None:
+        """The endpoint has given a whole answer."""
+        if self._settle():
+            self._breakers._succeeded(self._endpoint, is_probe=self._is_probe)
+
+    def promising(self) -> None:
+        """A stream has given its first content; how it ends is still open."""
+        if self._is_probe and not self._settled:
+            self._is_probe = False
+            self._breakers._promised(self._endpoint, self._policy)
+
+    def undecided(self) -> None:
+        """What happened says nothing about the endpoint."""
+        if self._settle() and self._is_probe:
+            self._breakers._undecided(self._endpoint)
+
+    def _settle(self) -> bool:
+        settled, self._settled = self._settled, True
+        return not settled

@@ -1,0 +1,124 @@
+"""What an upstream's answer means for the cascade. Pure: one table, one test.
+
+429                    the next key, then the next endpoint
+503                    again after a while (when nothing is streamed), then the next endpoint
+400, 413, 422          the caller's own mistake, handed on; but a prompt that is too long goes to a larger window
+401, 402, 403, 404 …   the operator's mistake: the next endpoint, and a loud warning
+3xx, other 5xx         the next endpoint
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import orjson
+
+
+class Kind(Enum):
+    """What is to be done about a failed call."""
+
+    LIMITED = auto()
+    """This key is limited; another may not be."""
+
+    BUSY = auto()
+    """The endpoint asks to come back soon."""
+
+    NOT_SENT = auto()
+    """Nothing has reached the endpoint: it may be tried again."""
+
+    UNWELL = auto()
+    """The endpoint failed; the request may have been worked on, so it is not sent there again."""
+
+    TIME_UP = auto()
+    """The caller's time was over before the endpoint's."""
+
+    MISCONFIGURED = auto()
+    """Key, path or model of this endpoint are wrong: the operator must act."""
+
+    CALLERS = auto()
+    """The request itself is wrong; every endpoint would say so."""
+
+    TOO_LONG = auto()
+    """The prompt does not fit this model's window."""
+
+    OPTIONS_REFUSED = auto()
+    """The endpoint does not know `stream_options`."""
+
+
+COUNTS_AS_FAILURE = frozenset({Kind.LIMITED, Kind.BUSY, Kind.NOT_SENT, Kind.UNWELL})
+
+CONTEXT_CODES = frozenset({"context_length_exceeded", "model_max_prompt_tokens_exceeded", "context_window_exceeded"})
+CONTEXT_WORDS = re.compile(
+    r"maximum context length|context length|context window|context size|exceeds? the (?:limit|maximum) of \d+"
+    r"|prompt (?:is )?too long|input (?:is )?too long|too many (?:input )?tokens"
+    r"|max(?:imum)?[ _](?:prompt|input)[ _]tokens|reduce the length of the (?:messages|prompt|input)",
+    re.IGNORECASE,
+)
+QUOTA_CODES = frozenset({"insufficient_quota", "insufficient_balance", "billing_hard_limit_reached"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderError:
+    """What an error body says; empty strings where it says nothing."""
+
+    message: str = ""
+    code: str = ""
+    type: str = ""
+
+    @classmethod
+    def read(cls, body: bytes) -> ProviderError:
+        """Reads OpenAI's shape, and the flat one of vLLM and SGLang."""
+        try:
+            whole = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return cls()
+        error = whole.get("error", whole) if isinstance(whole, dict) else None
+        if isinstance(error, str):
+            return cls(message=error)
+        if not isinstance(error, Mapping):
+            return cls()
+        return cls(_text(error.get("message")), _text(error.get("code")), _text(error.get("type")))
+
+    @property
+    def is_quota(self) -> bool:
+        """The account is empty: no waiting of minutes will help."""
+        return bool({self.code, self.type} & QUOTA_CODES)
+
+    @property
+    def is_context(self) -> bool:
+        """The prompt is too long for the model; there is no standard code for it, hence the words."""
+        return self.code in CONTEXT_CODES or bool(CONTEXT_WORDS.search(self.message))
+
+
+def kind_of(status: int, error: ProviderError, *, streamed: bool) -> Kind:
+    """What a status other than 2xx means."""
+    if status == 429:
+        return Kind.LIMITED
+    if status == 503:
+        return Kind.BUSY
+    if status in (400, 413, 422):
+        return _kind_of_refusal(error, streamed=streamed)
+    if 400 <= status < 500 and status not in (408, 409, 425):
+        return Kind.MISCONFIGURED
+    return Kind.UNWELL
+
+
+def is_answer(whole: Any) -> bool:
+    """Whether a parsed 2xx body is a completion: it has choices, and no error in their place."""
+    return isinstance(whole, dict) and not whole.get("error") and bool(whole.get("choices"))
+
+
+def _kind_of_refusal(error: ProviderError, *, streamed: bool) -> Kind:
+    if error.is_context:
+        return Kind.TOO_LONG
+    if streamed and ("stream_options" in error.message or "include_usage" in error.message):
+        return Kind.OPTIONS_REFUSED
+    return Kind.CALLERS
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

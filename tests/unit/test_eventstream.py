@@ -1,0 +1,187 @@
+"""What a stream says about itself, and what of it the caller does not get to see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from hermes.upstream.eventstream import HELD_EVENTS, EventStream, NotAnAnswer
+from hermes.upstream.transport import Lost
+
+
+class Wire:
+    """A response that gives these pieces, then ends or breaks."""
+
+    def __init__(self, pieces: Sequence[bytes], breaks: str = "") -> None:
+        self.pieces = list(pieces)
+        self.breaks = breaks
+        self.is_released = False
+
+    def read(self, idle_timeout_s: float | None = None) -> bytes:
+        if self.pieces:
+            return self.pieces.pop(0)
+        if self.breaks:
+            raise Lost(self.breaks)
+        return b""
+
+    def release(self) -> None:
+        self.is_released = True
+
+
+def chunk(content: str | None = None, finish: str | None = None, **more: object) -> bytes:
+    delta = {} if content is None else {"content": content}
+    whole = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+    return b"data: " + json.dumps(whole, separators=(",", ":")).encode() + b"\n\n"
+
+
+USAGE = {"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13}
+USAGE_CHUNK = b"data: " + json.dumps({"choices": [], "usage": USAGE}).encode() + b"\n\n"
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+def stream(pieces: Sequence[bytes], *, wants_usage: bool = False, breaks: str = "", choices: int = 1) -> EventStream:
+    wire = Wire(pieces, breaks)
+    return EventStream(wire, idle_timeout_s=1.0, wants_usage=wants_usage, choices=choices)  # type: ignore[arg-type]
+
+
+def all_of(opened: EventStream) -> bytes:
+    out = opened.open()
+    while block := opened.next_block():
+        out += block
+    return out
+
+
+def test_a_stream_goes_through_byte_for_byte_and_its_end_is_seen() -> None:
+    pieces = [ROLE, chunk("Hel"), chunk("lo"), chunk(finish="stop"), DONE]
+
+    opened = stream(pieces)
+
+    assert all_of(opened) == b"".join(pieces)
+    assert opened.is_whole
+    assert opened.is_done
+
+
+def test_what_comes_before_the_first_content_is_held_with_it() -> None:
+    opened = stream([b": wait\n\n", ROLE, chunk("A"), chunk("B")])
+
+    assert opened.open() == b": wait\n\n" + ROLE + chunk("A")
+    assert opened.next_block() == chunk("B")
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        pytest.param({"content": "x"}, id="text"),
+        pytest.param({"reasoning_content": "hm"}, id="reasoning"),
+        pytest.param({"refusal": "no"}, id="refusal"),
+        pytest.param({"tool_calls": [{"index": 0, "id": "t", "function": {"name": "f", "arguments": ""}}]}, id="tool"),
+        pytest.param({"audio": {"id": "a", "data": "AAAA"}}, id="audio"),
+        pytest.param({"not_invented_yet": {"x": "y"}}, id="what is not invented yet"),
+    ],
+)
+def test_any_content_is_content(delta: dict[str, object]) -> None:
+    event = b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+    opened = stream([ROLE, event], breaks="cut")
+
+    assert opened.open() == ROLE + event
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([b": wait\n\n", b'data: {"error":{"message":"x","code":502}}\n\n', DONE], id="an error first"),
+        pytest.param([b'event: error\ndata: {"error":{"message":"x",\ndata: "code":529}}\n\n'], id="in two lines"),
+        pytest.param([ROLE, DONE], id="an end without content"),
+        pytest.param([ROLE], id="a close without content"),
+        pytest.param([], id="nothing"),
+    ],
+)
+def test_a_stream_that_begins_with_no_answer_is_none(pieces: list[bytes]) -> None:
+    with pytest.raises(NotAnAnswer):
+        stream(pieces).open()
+
+
+def test_no_more_than_so_many_events_are_held() -> None:
+    opened = stream([b": wait\n\n"] * 200)
+
+    assert opened.open() == b": wait\n\n" * HELD_EVENTS
+
+
+@pytest.mark.parametrize("wants_usage", [True, False])
+def test_the_usage_chunk_is_for_those_who_asked_for_it(wants_usage: bool) -> None:
+    opened = stream([chunk("Hi"), chunk(finish="stop"), USAGE_CHUNK, DONE], wants_usage=wants_usage)
+
+    out = all_of(opened)
+
+    assert (USAGE_CHUNK in out) is wants_usage
+    assert opened.usage == USAGE
+    assert opened.is_done
+
+
+def test_the_last_usage_counts_and_a_null_does_not() -> None:
+    pieces = [chunk("a", usage=None), chunk("b", usage={**USAGE, "completion_tokens": 1}), chunk("c", usage=USAGE)]
+
+    opened = stream([*pieces, chunk(finish="stop", usage=None), DONE])
+
+    assert all_of(opened) == b"".join(pieces) + chunk(finish="stop", usage=None) + DONE
+    assert opened.usage == USAGE
+
+
+def test_events_with_empty_data_are_left_out() -> None:
+    opened = stream([b"data:\n\n", chunk("Hi"), b"data: \n\ndata:\r\n\r\n", chunk(finish="stop"), DONE])
+
+    assert all_of(opened) == chunk("Hi") + chunk(finish="stop") + DONE
+
+
+def test_nothing_follows_done() -> None:
+    opened = stream([chunk("Hi"), chunk(finish="stop") + DONE + b"data: {}\n\n" + DONE])
+
+    assert all_of(opened) == chunk("Hi") + chunk(finish="stop") + DONE
+
+
+def test_after_the_finish_reason_a_lost_connection_is_an_end() -> None:
+    opened = stream([chunk("Hi"), chunk(finish="stop")], breaks="reset")
+
+    assert all_of(opened) == chunk("Hi") + chunk(finish="stop")
+    assert opened.is_whole
+    assert not opened.is_done
+
+
+def test_of_two_choices_both_must_finish() -> None:
+    opened = stream([chunk("Hi"), chunk(finish="stop")], breaks="reset", choices=2)
+    opened.open()
+    opened.next_block()
+
+    with pytest.raises(Lost):
+        opened.next_block()
+
+
+def test_a_torso_is_not_passed_on() -> None:
+    opened = stream([chunk("Hi"), b'data: {"choices":[{"index":0,"del'], breaks="reset")
+    opened.open()
+
+    with pytest.raises(Lost):
+        opened.next_block()
+
+
+def test_an_error_within_the_stream_is_handed_on_and_known() -> None:
+    error = b'data: {"error":{"code":503,"message":"high demand"}}\n\n'
+    opened = stream([chunk("Part"), error])
+    opened.open()
+
+    assert opened.next_block() == error
+    assert opened.error == {"code": 503, "message": "high demand"}
+
+
+@pytest.mark.parametrize("per_event", [1, 10])
+def test_the_text_of_unread_events_is_estimated_closely(per_event: int) -> None:
+    events = [chunk("lorem ipsum dolor ") for _ in range(100)]
+    pieces = [b"".join(events[at : at + per_event]) for at in range(0, 100, per_event)]
+
+    opened = stream([*pieces, chunk(finish="stop"), DONE])
+    all_of(opened)
+
+    assert abs(opened.content_bytes - 1800) < 50
