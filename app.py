@@ -5,7 +5,7 @@ Loaded by each worker after it was forked and patched, so that no connection and
 
 import sys
 
-from hermes.background import run_loops
+from hermes.background import Loops
 
 from hermes import bootstrap
 from hermes.errors import ConfigurationInvalid, StartRefused
@@ -14,6 +14,9 @@ from hermes.web import create_app
 
 REFUSED = 3
 """The exit status by which gunicorn knows that a worker must not be started again."""
+
+DRAIN_EVERY_S = 0.25
+STOP_WAIT_S = 5.0
 
 try:
     hermes = bootstrap.build(Settings.from_env())
@@ -25,10 +28,11 @@ except StartRefused as refused:
     sys.exit(REFUSED)
 
 app = create_app(hermes)
-loops = run_loops(hermes)
+loops = Loops()
+loops.every(DRAIN_EVERY_S, hermes.drain.run_once, "drain")
 
 
 def close() -> None:
     """Ends the background loops and writes what is still to be written; called by gunicorn's `worker_exit`."""
-    loops.stop()
+    loops.stop(STOP_WAIT_S)
     hermes.close()

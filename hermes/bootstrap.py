@@ -72,7 +72,7 @@ class Hermes:
         """Rows of the usage log, those that are still in the spool included."""
         wanted = UsageFilter.parse(args)
         self.drain.flush(FLUSH_WAIT_S)
-        return self.database.read(self.usage.find, wanted)
+        return self.usage.find(wanted)
 
     def reload(self) -> Policy:
         """Reads the configuration anew and puts it in force if it is good.
@@ -112,7 +112,7 @@ class Hermes:
     def _database_state(self) -> str:
         try:
             with gevent.Timeout(READINESS_WAIT_S, TimeoutError):
-                self.database.read(self.usage.ping)
+                self.usage.ping()
         except TimeoutError:
             return "the database does not answer"
         except Exception as error:  # noqa: BLE001  (readiness reports whatever is wrong, it must not fail itself)
@@ -150,7 +150,7 @@ def build(settings: Settings) -> Hermes:
     database = Database.open(settings.database_url)
     usage = UsageRepository(database)
     spool = Spool(settings.spool_path())
-    drain = Drain(spool, lambda records: database.write(usage.insert, records))
+    drain = Drain(spool, usage.insert)
     prices = PriceBook()
 
     # Who decides, and who answers.

@@ -16,8 +16,11 @@ from hermes.configfile.findings import Findings, Path, nearest
 from hermes.configfile.leaves import FAULT
 from hermes.configfile.walk import every_key, known_keys
 
+UNKNOWN_KEY: Final = "extra_forbidden"
+MISSING: Final = "missing"
+
 SENTENCES: Final = {
-    "missing": "is missing",
+    MISSING: "is missing",
     "list_type": "must be a list",
     "dict_type": "must be a mapping: one `key: value` a line",
     "model_type": "must be a mapping: one `key: value` a line",
@@ -37,9 +40,11 @@ def checked(values: dict[str, Any], findings: Findings) -> schema.Root:
             return schema.Root.model_validate(values)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False, include_context=False)
-        for found in faults:
+        # unknown keys first: what one of them was meant to be is then not told as missing
+        for found in sorted(faults, key=lambda found: found["type"] != UNKNOWN_KEY):
             path = _path(found)
-            if not findings.is_broken(path):
+            is_told = findings.is_broken(path) if found["type"] == MISSING else findings.is_cut(path)
+            if not is_told:
                 findings.problem(path, _sentence(found, path, findings))
             findings.broken.add(path)
             findings.broken.add(_cut(values, path))
@@ -55,7 +60,7 @@ def _path(found: ErrorDetails) -> Path:
 def _sentence(found: ErrorDetails, path: Path, findings: Findings) -> str:
     if found["type"] == FAULT:
         return found["msg"]
-    if found["type"] == "extra_forbidden":
+    if found["type"] == UNKNOWN_KEY:
         return _unknown_key(path, findings)
     return SENTENCES.get(found["type"], "has a value of the wrong kind")
 
@@ -65,8 +70,7 @@ def _unknown_key(path: Path, findings: Findings) -> str:
     known = known_keys(section)
     meant = nearest(key, known)
     if meant:
-        # the key it was meant to be is not missing as well
-        findings.broken.add((*section, meant))
+        findings.misspelt.add((*section, meant))
         return f"unknown key; did you mean {meant}?"
     if section[:1] == ("models",) and len(section) == 2 and key in schema.EndpointEntry.model_fields:
         return "unknown key in the flat form; it belongs to an entry of `endpoints`"
@@ -81,11 +85,15 @@ def _unknown_key(path: Path, findings: Findings) -> str:
 def _cut(values: dict[str, Any], path: Path) -> Path:
     """Removes the smallest mapping entry that contains the fault; gives its path.
 
-    A list loses no single item: the items behind it would move, and with them their paths and lines.
+    A list loses no single item: the items behind it would move, and with them their paths and lines. A faulty item
+    becomes an empty mapping; only where none fits either, the whole list goes.
     """
     holder, place = values, path[:1]
     owner: Any = values
     for depth, part in enumerate(path):
+        if isinstance(owner, list) and isinstance(part, int) and depth == len(path) - 1 and owner[part] != {}:
+            owner[part] = {}
+            return path
         if isinstance(owner, dict) and part in owner:
             holder, place = owner, path[: depth + 1]
         elif not isinstance(owner, list):

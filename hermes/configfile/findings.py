@@ -53,7 +53,10 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     broken: set[Path] = field(default_factory=set)
-    """Places already reported; what follows from them (a key that is now missing) is not worth a second sentence."""
+    """Places already reported and cut out of what is read on."""
+
+    misspelt: set[Path] = field(default_factory=set)
+    """Keys that are missing because they are there under a wrong name, which is reported."""
 
     def problem(self, path: Path, message: str) -> None:
         """The file must not be used because of this."""
@@ -74,9 +77,13 @@ class Findings:
             path = path[:-1]
         return self.lines.get(path)
 
-    def is_broken(self, path: Path) -> bool:
+    def is_cut(self, path: Path) -> bool:
         """Whether the place, or one that contains it, is reported already."""
         return any(path[: i + 1] in self.broken for i in range(len(path)))
+
+    def is_broken(self, path: Path) -> bool:
+        """Whether it is known already why nothing is here; that it is missing is not worth a second sentence."""
+        return path in self.misspelt or self.is_cut(path)
 
     def raise_if_any(self) -> None:
         """

@@ -37,7 +37,7 @@ def build_tier(tier: Tier, models: schema.Models, findings: Findings, environmen
         findings.problem(at, f"is missing: both tiers, simple and complex, need a model (add models.{tier})")
         return None
     flat = section.model_fields_set & FLAT_KEYS
-    is_list = section.endpoints is not None or (*at, "endpoints") in findings.broken
+    is_list = section.endpoints is not None or findings.is_broken((*at, "endpoints"))
     if is_list and flat:
         findings.problem(at, f"mixes both forms: keep `endpoints`, or the flat keys ({', '.join(sorted(flat))})")
     if is_list:

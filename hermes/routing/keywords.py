@@ -84,7 +84,7 @@ class KeywordSet:
         for match in self._matches(reading):
             return match.keyword
         for needle, keyword in self._literals:
-            if needle in reading.squeezed and reading.occurrences(needle):
+            if next(reading.occurrences(needle), None) is not None:
                 return keyword
         return None
 
@@ -115,8 +115,9 @@ class KeywordSet:
         if "".join(words) != reading.squeezed:
             self._literals.append((reading.squeezed, keyword))
             return
-        self._add_joined("".join(words), keyword)
-        for parts in {("".join(words),), tuple(words)}:
+        whole = "".join(words)
+        self._add_joined(whole, keyword)
+        for parts in dict.fromkeys(((whole,), tuple(words))):
             self._phrases.setdefault(parts[0], []).append((parts, keyword))
             for part in parts:
                 self._add_part(part)

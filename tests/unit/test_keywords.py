@@ -311,6 +311,15 @@ def test_lone_surrogates_do_no_harm(text: str) -> None:
     assert found(["\ud800", "fix"], "fix") == "fix"
 
 
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u05b0\u0591", "\u0e48\u0e38", "\u093c\u0951"])
+def test_thousands_of_marks_on_one_letter_are_cut(marks: str) -> None:
+    """Sorting them all, as Unicode wants it, would hold the event loop up for a tenth of a second."""
+    text = "a" + marks * 2000 + " error"
+
+    assert len(normalise(text)) < 100
+    assert found(["error"], text) == "error"
+
+
 def test_the_memory_of_words_is_bounded() -> None:
     keywords = KeywordSet(["error"])
 

@@ -1,0 +1,75 @@
+"""`python -m hermes`: finds the command, and turns every failure into a sentence and an exit code.
+
+0 done, 1 not done (a configuration with problems, a server that refuses), 2 cannot begin (wrong words on the command
+line, an environment that does not fit).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
+
+from hermes import __version__
+from hermes.errors import ConfigurationInvalid, StartRefused
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "serve": "hermes.cli.serve:serve",
+    "demo": "hermes.cli.serve:demo",
+    "config": "hermes.cli.config:config",
+    "reload": "hermes.cli.reload:reload",
+}
+"""Where each command is; only the one that is called is imported, since a command line must not make people wait."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="hermes")
+def hermes() -> None:
+    """Hermes, a self-hosted AI gateway and LLM router."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; its exit code."""
+    try:
+        code = hermes.main(arguments, prog_name="python -m hermes", standalone_mode=False)
+    except ConfigurationInvalid as invalid:
+        return _said(1, *invalid.lines())
+    except StartRefused as refused:
+        return _said(2, str(refused))
+    except click.ClickException as misuse:
+        misuse.show()
+        return misuse.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _said(130, "Interrupted.")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more at its end
+        return 1
+    except OSError as error:
+        return _said(1, f"{error.filename or 'The system'}: {error.strerror or error}")
+    except Exception as error:  # noqa: BLE001  (the edge: whatever it is, a user gets a sentence)
+        if os.environ.get("LOG_LEVEL", "").upper() == "DEBUG":
+            raise
+        return _said(1, f"This should not happen: {type(error).__name__}: {error} (LOG_LEVEL=DEBUG shows where)")
+    return code if isinstance(code, int) else 0
+
+
+def _said(code: int, *sentences: str) -> int:
+    for sentence in sentences:
+        click.echo(sentence, err=True)
+    return code

@@ -1,0 +1,139 @@
+"""Real databases for the contract tests: a SQLite file, and a throw-away Postgres cluster where its programs are found.
+
+`HERMES_TEST_POSTGRES_URL` names a server to use instead; its user must be allowed to create databases.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from hermes.settings import ROOT
+from hermes.storage.db import Database, migrate
+from hermes.storage.repositories import UsageRepository
+
+MIGRATIONS = ROOT / "migrations"
+
+HOW_TO_GET_POSTGRES = (
+    "no Postgres: set HERMES_TEST_POSTGRES_URL to a server, or install one (Debian: apt-get install postgresql)"
+)
+
+numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a Postgres server on which databases may be created."""
+    if os.environ.get("HERMES_TEST_POSTGRES_URL"):
+        yield os.environ["HERMES_TEST_POSTGRES_URL"]
+        return
+    programs = _programs()
+    if programs is None:
+        pytest.skip(HOW_TO_GET_POSTGRES)
+    folder = Path(tempfile.mkdtemp(prefix="hermes-pg-"))
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres")
+    cluster = folder / "cluster"
+    try:
+        _as_postgres(programs / "initdb", "-D", cluster, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        # A socket in its own folder instead of a port: nothing to collide with.
+        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=40"
+        _as_postgres(programs / "pg_ctl", "-D", cluster, "-l", folder / "log", "-w", "-o", options, "start")
+        try:
+            yield f"postgresql://postgres@/postgres?host={quote(str(folder), safe='')}"
+        finally:
+            _as_postgres(programs / "pg_ctl", "-D", cluster, "-m", "immediate", "-w", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of an empty Postgres database."""
+    name = f"hermes_test_{os.getpid()}_{next(numbers)}"
+    with psycopg.connect(postgres_server, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}")
+        yield _named(postgres_server, name)
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/hermes.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """An open database with its tables."""
+    migrate(database_url, MIGRATIONS)
+    database = Database.open(database_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def usage(database: Database) -> UsageRepository:
+    """The usage log of that database."""
+    return UsageRepository(database)
+
+
+def a_record(request_id: str, **values: Any) -> dict[str, Any]:
+    """A row as the spool has it."""
+    return {
+        "request_id": request_id,
+        "created_at": "2026-05-10T12:00:00.000Z",
+        "route": "/v1/chat/completions",
+        "status": "ok",
+        "stream": False,
+        "usage_estimated": False,
+        "attempts": 1,
+        "details": {},
+        **values,
+    }
+
+
+def _programs() -> Path | None:
+    """The folder of Postgres's programs; Debian keeps it out of the PATH."""
+    found = shutil.which("initdb")
+    candidates = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    usable = [folder for folder in candidates if (folder / "initdb").exists()]
+    may_switch = os.geteuid() != 0 or (shutil.which("runuser") and _has_user("postgres"))
+    return usable[0] if usable and may_switch else None
+
+
+def _has_user(name: str) -> bool:
+    return subprocess.run(["id", name], capture_output=True, check=False).returncode == 0
+
+
+def _as_postgres(*command: object) -> None:
+    """Runs a program of Postgres, which refuses to be root."""
+    switch = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    # Output goes to a file and not to a pipe, which the server would inherit and keep open.
+    with tempfile.TemporaryFile() as output:
+        done = subprocess.run(
+            [*switch, *map(str, command)], stdout=output, stderr=output, cwd="/", timeout=60, check=False
+        )
+        if done.returncode:
+            output.seek(0)
+            raise RuntimeError(output.read().decode())
+
+
+def _named(url: str, name: str) -> str:
+    """The URL with another database's name."""
+    address, mark, query = url.partition("?")
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}/{name}{mark}{query}"
