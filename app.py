@@ -5,9 +5,8 @@ Loaded by each worker after it was forked and patched, so that no connection and
 
 import sys
 
-from hermes.background import Loops
-
 from hermes import bootstrap
+from hermes.background import Loops
 from hermes.errors import ConfigurationInvalid, StartRefused
 from hermes.settings import Settings
 from hermes.web import create_app

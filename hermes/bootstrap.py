@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from hermes.accounting.exchange import Exchange, columns_of
 from hermes.accounting.prices import PriceBook
 from hermes.accounting.spool import Drain, Spool
 from hermes.demo import DemoServer, demo_config, start_demo
+from hermes.errors import ConfigurationInvalid
 from hermes.gateway import Call, Gateway
 from hermes.observe import logs
 from hermes.observe.events import Events
@@ -80,7 +81,7 @@ class Hermes:
         Raises:
             ConfigurationInvalid: it is not; nothing has changed.
         """
-        policy = read_policy(self.settings, self.demo)
+        policy = _off_the_loop(lambda: read_policy(self.settings, self.demo))
         self.policies.swap(policy)
         log.info("Configuration loaded from %s", policy.source)
         return policy
@@ -198,7 +199,24 @@ def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:
     return configfile.load(path, os.environ)
 
 
-def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Redactor) -> Any:
+def _off_the_loop(read: Callable[[], Policy]) -> Policy:
+    """Parses in a native thread: a large file takes longer than streams should wait. It takes no lock there."""
+
+    def outcome() -> Policy | ConfigurationInvalid:
+        try:
+            return read()
+        except (
+            ConfigurationInvalid
+        ) as invalid:  # travels as a value: gevent prints what leaves a thread as an exception
+            return invalid
+
+    found: Policy | ConfigurationInvalid = gevent.get_hub().threadpool.apply(outcome)
+    if isinstance(found, ConfigurationInvalid):
+        raise found
+    return found
+
+
+def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Redactor) -> Callable[[Call], Exchange]:
     """A function that begins the account of one request."""
 
     def write(record: UsageRecord) -> None:
@@ -218,7 +236,7 @@ def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Reda
     return begin
 
 
-def _teacher_call(asker: Asker) -> Any:
+def _teacher_call(asker: Asker) -> Callable[[TeacherPolicy, str], str]:
     def ask(policy: TeacherPolicy, prompt: str) -> str:
         return asker.ask(policy.endpoint, prompt)
 

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         return _said(1, f"{error.filename or 'The system'}: {error.strerror or error}")
-    except Exception as error:  # noqa: BLE001  (the edge: whatever it is, a user gets a sentence)
+    except Exception as error:  # the edge: whatever it is, a user gets a sentence
         if os.environ.get("LOG_LEVEL", "").upper() == "DEBUG":
             raise
         return _said(1, f"This should not happen: {type(error).__name__}: {error} (LOG_LEVEL=DEBUG shows where)")

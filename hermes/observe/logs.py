@@ -87,12 +87,12 @@ class _Plain(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self.formatTime(record)} [{short_name(record.name)}] {record.levelname} "
-        line += one_line(record.getMessage())
+        line += one_line(self._redactor.clean(record.getMessage()))
         if record.exc_info:
-            line += _indented(self.formatException(record.exc_info))
+            line += _indented(self._redactor.clean(self.formatException(record.exc_info)))
         if record.stack_info:
-            line += _indented(self.formatStack(record.stack_info))
-        return self._redactor.clean(line)
+            line += _indented(self._redactor.clean(self.formatStack(record.stack_info)))
+        return line
 
 
 class _Json(JsonFormatter):

@@ -33,26 +33,29 @@ class _Rule(NamedTuple):
     replacement: str
 
 
+_START = r"(?:\b|(?<=\\[nrt]))"
+"""Of a word; an escaped line end is no part of it."""
+
 _WORDS = r"token|tokens|auth|authentication|authorization|key|keys|scheme|credentials"
 
 RULES: Final = (
     # Shapes that providers give their keys; asterisks and dots too, since some quote a key with its middle blotted out.
     _Rule(
         ("sk-", "pk-", "rk-", "hk-", "xai-", "gsk_", "hf_", "ghp_", "pplx-", "nvapi-", "glpat-"),
-        re.compile(r"\b(?:(?:sk|pk|rk|hk|xai|pplx|nvapi|glpat)-|(?:gsk|hf|ghp)_)[\w*.…-]{6,}", re.IGNORECASE),
+        re.compile(_START + r"(?:(?:sk|pk|rk|hk|xai|pplx|nvapi|glpat)-|(?:gsk|hf|ghp)_)[\w*.…-]{6,}", re.IGNORECASE),
         HIDDEN,
     ),
-    _Rule(("aiza", "akia"), re.compile(r"\b(?:AIza[\w-]{20,}|AKIA[A-Z0-9]{12,})"), HIDDEN),
-    _Rule(("eyj",), re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?"), HIDDEN),
+    _Rule(("aiza", "akia"), re.compile(_START + r"(?:AIza[\w-]{20,}|AKIA[A-Z0-9]{12,})"), HIDDEN),
+    _Rule(("eyj",), re.compile(_START + r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?"), HIDDEN),
     _Rule(
         ("bearer",),
-        re.compile(rf"\b(bearer\s+)(?!(?:{_WORDS})(?:[\s,;:)'\"]|$))[\w.~+/=*-]{{6,}}", re.IGNORECASE),
+        re.compile(rf"(bearer\s+)(?!(?:{_WORDS})(?:[\s,;:)'\"]|$))[\w.~+/=*-]{{6,}}", re.IGNORECASE),
         rf"\g<1>{HIDDEN}",
     ),
     # Base64 of `user:password`, told from "basic understanding" by a digit, a pad or a capital inside.
     _Rule(
         ("basic",),
-        re.compile(r"\b([Bb]asic\s+)(?=[\w+/-]*(?:[a-z0-9+/][A-Z]|[0-9=]))[\w+/=-]{8,}"),
+        re.compile(_START + r"([Bb]asic\s+)(?=[\w+/-]*(?:[a-z0-9+/][A-Z]|[0-9=]))[\w+/=-]{8,}"),
         rf"\g<1>{HIDDEN}",
     ),
     # `api_key=…`, `"password": "…"`, `x-api-key: …`, also inside JSON that stands inside JSON.

@@ -32,12 +32,13 @@ def create_app(hermes: Hermes) -> Flask:
     """The WSGI application around a built Hermes."""
     app = Flask("hermes", root_path=str(ROOT), static_folder="static", template_folder="templates")
     app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False  # no redirect of paths that try something
     app.json.sort_keys = False  # type: ignore[attr-defined]
     errors.install(app)
     for module in (openai_api, admin_api, health):
         app.register_blueprint(module.blueprint(hermes))
     origins = [origin.strip() for origin in hermes.settings.cors_origins.split(",") if origin.strip()]
-    CORS(app, resources={"/v1/*": {"origins": origins}}, expose_headers=EXPOSED_HEADERS, supports_credentials=False)
+    CORS(app, resources={"/v1/*": {"origins": origins}}, expose_headers=EXPOSED_HEADERS, send_wildcard=True)
     app.wsgi_app = _Prefix(app.wsgi_app)  # type: ignore[method-assign]
     return app
 

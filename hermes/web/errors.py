@@ -35,7 +35,7 @@ def answer(error: HermesError) -> Response:
     """The answer to an error."""
     body = error.body()
     body["message"] = f"{body['message']} (request {request_id()})"
-    whole = {"error": body}
+    whole: dict[str, object] = {"error": body}
     if isinstance(error, ConfigurationInvalid):
         whole["errors"] = [{"path": p.path, "line": p.line, "message": p.message} for p in error.problems]
     response = Response(orjson.dumps(whole), error.status, content_type="application/json")

@@ -235,7 +235,7 @@ def _fits(reply: Reply, call: Call) -> bool:
         return False
     if reply.model is not None and call.json.get("model") != reply.model:
         return False
-    return reply.has is None or reply.has in call.json
+    return reply.has is None or bool(call.json.get(reply.has))
 
 
 def _read(reader: BufferedReader, number: int) -> Call | None:

@@ -37,7 +37,7 @@ class Reply:
     """Only for requests for this model."""
 
     has: str | None = None
-    """Only for requests whose JSON has this member."""
+    """Only for requests whose JSON has this member, and not empty."""
 
     times: float = 1
     """How often it is used before the next one that fits; the last one that fits is used for ever."""
@@ -140,12 +140,11 @@ def stream(*texts: str, every_s: float = 0.0, usage: Any = USAGE, **how: Any) ->
     return in_pieces([(0.0, ROLE), *events, (0.0, tail)], headers=EVENT_STREAM, **how)
 
 
-def broken_stream(*texts: str, end: End = "rst", rest: bytes = b"", after_s: float = 0.05) -> Reply:
-    """A stream that begins well; then come `rest` and the end of the connection."""
-    events = [(0.0, ROLE), *((0.0, chunk({"content": text})) for text in texts), (after_s, rest)]
-    ending: list[Piece] = [(after_s, b"")]
-    begun = in_pieces(events, headers=EVENT_STREAM, end=end, whole=False)
-    return begun.but(pieces=[*begun.pieces, *ending])
+def broken_stream(*texts: str, end: End = "rst", torso: bytes = b"", whole: bool = False, wire: bytes = b"") -> Reply:
+    """A stream that begins well; then come half an event, bytes that need no framing, and the connection's end."""
+    events = [(0.0, ROLE), *((0.0, chunk({"content": text})) for text in texts), (0.05, torso)]
+    begun = in_pieces(events, headers=EVENT_STREAM, end=end, whole=whole)
+    return begun.but(pieces=[*begun.pieces, (0.0, wire), (0.05, b"")])
 
 
 def endless_stream(word: str, every_s: float = 0.05) -> Reply:

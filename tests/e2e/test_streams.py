@@ -86,7 +86,7 @@ def test_an_event_is_passed_on_the_moment_it_is_complete(world: World, framing: 
 BEFORE_CONTENT = b": wait\n\n" + event({"choices": [], "note": "of the primary"}) + ROLE
 BROKEN_EARLY = [
     pytest.param(sse(BEFORE_CONTENT, end="fin"), id="ends"),
-    pytest.param(broken_stream(rest=b"7\r\n: wait\n\r\n"), id="resets"),
+    pytest.param(broken_stream(torso=b": wait\n"), id="resets"),
     pytest.param(sse(BEFORE_CONTENT + event({"error": {"message": "overloaded"}}) + DONE), id="reports an error"),
     pytest.param(sse(BEFORE_CONTENT + b"event: error\ndata: {\ndata: }\n\n"), id="sends an error event"),
     pytest.param(then_silence(sse(BEFORE_CONTENT).but(end="keep")), id="says no more"),
@@ -138,12 +138,14 @@ def test_a_long_preamble_is_let_go(world: World) -> None:
     assert got.arrived_at(b": 0\n\n") < world.primary.calls[0].sent_at[-2]
 
 
+TORSO = b'data: {"choices": [{"del'
 BREAKS = [
     pytest.param({"end": "rst"}, id="resets"),
     pytest.param({"end": "fin"}, id="ends"),
-    pytest.param({"end": "rst", "rest": b'2b\r\ndata: {"choices": [{"del'}, id="resets within an event"),
-    pytest.param({"end": "fin", "rest": b'8\r\ndata: {"\r\n0\r\n\r\n'}, id="ends properly within an event"),
-    pytest.param({"end": "keep", "rest": b"zz\r\nwhat\r\n"}, id="breaks its own framing"),
+    pytest.param({"end": "rst", "torso": TORSO}, id="resets within an event"),
+    pytest.param({"end": "fin", "torso": TORSO, "whole": True}, id="ends properly within an event"),
+    pytest.param({"end": "keep", "wire": b"zz\r\nwhat\r\n"}, id="breaks its own framing"),
+    pytest.param({"end": "fin", "whole": True}, id="ends properly without a finish reason"),
 ]
 
 

@@ -125,6 +125,55 @@ def test_an_empty_value_means_not_given() -> None:
     assert policy.routing.surrogate.confidence_threshold is None
 
 
+def test_the_file_of_the_older_router_loads_as_it_is() -> None:
+    text = """
+        classifier:
+          model: qwen2.5:3b
+          base_url: http://OLLAMA_HOST:11434/v1
+          api_key_env: ''
+          profile_hint: ''
+          surrogate: {enabled: yes, path: .router/pipeline.joblib, confidence_threshold: 0.85}
+          system_prompt: |
+            "Hello" → simple
+            "{message}" →
+          session_timeout_minutes: 5           # cache classification per session
+        models:
+          simple: {model: fast, base_url: https://a.test/v1, api_key_env: KEY_A, timeout_seconds: 120}
+          complex:
+            model: smart
+            base_url: https://b.test/v1
+            api_key_env: KEY_B
+            timeout_seconds: 300
+            fallback_model: smart
+            fallback_base_url: https://c.test/v1
+            fallback_key_env: NOT_SET
+            fallback_alternate_key_env: NOT_SET
+        routing:
+          escalation_keywords:
+            - 502
+            - why isn't
+          de_escalation_keywords:
+            - ok
+        server:
+          port: 8766
+          host: 0.0.0.0
+        persona:
+          soul_path: ~/.hermes/SOUL.md
+          max_context_chars: 800
+        """
+
+    policy = read(textwrap.dedent(text))
+
+    assert policy.routing.escalation_keywords == ("502", "why isn't")
+    assert policy.persona.soul_path == "~/.hermes/SOUL.md"
+    assert [e.id for e in policy.cascades["complex"].endpoints] == ["smart@b.test/v1", "smart@c.test/v1"]
+    assert [w.split(": ")[1] for w in policy.warnings] == [
+        "models.complex.fallback_key_env",
+        "models.complex.fallback_alternate_key_env",
+        "classifier.surrogate.path",
+    ]
+
+
 # --- wrong values, unknown keys ---------------------------------------------------------------------------------------
 
 

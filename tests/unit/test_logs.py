@@ -127,9 +127,10 @@ def test_no_logger_shows_a_secret(redactor: Redactor, fmt: str, logger: str) -> 
     stream = configured(redactor, fmt, "DEBUG")
 
     logging.getLogger(logger).debug("headers %s", {"Authorization": "Bearer gw-user-SECRET", "x": "up-SECRET-key"})
+    logging.getLogger(logger).debug("two\nBearer gw-user-SECRET")
     logging.getLogger(logger).debug("m", extra={"header": "up-SECRET-key", "odd": ["up-SECRET-key"]})
 
-    assert stream.getvalue().count("\n") == 2
+    assert stream.getvalue().count("\n") == 3
     assert "SECRET" not in stream.getvalue()
 
 

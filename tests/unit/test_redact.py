@@ -28,6 +28,8 @@ KNOWN = frozenset({"up-SECRET-key", "up-SECRET-key-longer", 'we"ird\\key', "sk-l
         pytest.param(
             "authorization: bearer   gwusersecret", "authorization: bearer   ***", id="bearer, other spelling"
         ),
+        pytest.param(repr("x\nBearer gwusersecret"), "'x\\nBearer ***'", id="bearer behind an escaped line end"),
+        pytest.param(repr("x\nsk-0123456789"), "'x\\n***'", id="a shape behind an escaped line end"),
         pytest.param("Basic dXNlcjpwYXNz", "Basic ***", id="basic"),
         pytest.param("GET /v1/x?a=1&api_key=abc&b=2", "GET /v1/x?a=1&api_key=***&b=2", id="a key in a query"),
         pytest.param("POST /x?key=abcd HTTP/1.1", "POST /x?key=*** HTTP/1.1", id="a short key in a query"),

@@ -1,0 +1,172 @@
+"""How gunicorn runs Hermes: `gunicorn -c gunicorn.conf.py app:app`, from any working directory.
+
+The master reads the environment and the configuration here, so that one that cannot work ends the start with all its
+problems. It loads nothing of the application (no preload): each worker is forked first, patched by gevent, and opens
+its own files and connections.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = str(Path(__file__).resolve().parent)
+# First of all, before the working directory: some other app.py there must not be taken for ours.
+sys.path[:] = [HERE, *(path for path in sys.path if path != HERE)]
+
+import gevent  # noqa: E402
+from gunicorn.glogging import Logger  # noqa: E402
+from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
+
+from hermes.cli.start import Start, read_start  # noqa: E402
+from hermes.errors import ConfigurationInvalid, StartRefused  # noqa: E402
+from hermes.native import make_logging_native  # noqa: E402
+from hermes.observe import logs  # noqa: E402
+from hermes.observe.redact import Redactor  # noqa: E402
+from hermes.settings import Settings  # noqa: E402
+
+REFUSED = 3
+LAST_WAIT_S = 1.0
+"""How long, at the end, a connection may be silent that has just been opened or has just had an answer."""
+
+PROBLEMS: list[str] = []
+
+try:
+    START = read_start(os.environ)
+except ConfigurationInvalid as invalid:
+    START, PROBLEMS = Start(Settings(), None), invalid.lines()
+except StartRefused as refused:
+    START, PROBLEMS = Start(Settings(), None), [f"Hermes cannot start: {refused}"]
+
+
+class HermesWorker(GeventWorker):
+    """gunicorn's gevent worker, with native logging locks, and with an end that does not wait for silent clients."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._waiting = {}  # greenlet -> the timer that ends its wait for a next request
+        self._known = set()  # greenlets whose connection has had a request
+
+    def patch(self):
+        super().patch()
+        make_logging_native()  # after the patch, which gives logging the locks that native threads must not share
+
+    def timeout_ctx(self):
+        timer = super().timeout_ctx() if self.alive else gevent.Timeout(LAST_WAIT_S, False)
+        return _Wait(self, timer)
+
+    def handle_exit(self, sig, frame):
+        """SIGTERM: open requests go on for `graceful_timeout`, connections that only wait are closed at once.
+
+        gunicorn would wait for them too, until their keep-alive is over. A connection that has had no request yet gets
+        a moment: its request may be on its way.
+        """
+        super().handle_exit(sig, frame)
+        gevent.spawn(self._end_waits)
+
+    def _end_waits(self):
+        _call_app(self, "drain")
+        self._end(greenlet for greenlet in self._waiting if greenlet in self._known)
+        gevent.sleep(LAST_WAIT_S)
+        self._end(self._waiting)
+
+    def _end(self, greenlets):
+        for greenlet in list(greenlets):
+            gevent.get_hub().loop.run_callback(self._end_one, greenlet)
+
+    def _end_one(self, greenlet):
+        timer = self._waiting.get(greenlet)
+        if timer is not None:  # else its request has come meanwhile, and must not be hit
+            greenlet.throw(timer)
+
+
+class _Wait:
+    """The wait for a request on one connection, which its timer or the worker's end cuts short without an error."""
+
+    def __init__(self, worker, timer):
+        self._worker = worker
+        self._timer = timer
+        self._greenlet = gevent.getcurrent()
+
+    def __enter__(self):
+        self._worker._waiting[self._greenlet] = self._timer
+        return self._timer.__enter__()
+
+    def __exit__(self, kind, error, trace):
+        del self._worker._waiting[self._greenlet]
+        if self._greenlet not in self._worker._known:
+            self._worker._known.add(self._greenlet)
+            self._greenlet.rawlink(self._worker._known.discard)
+        return self._timer.__exit__(kind, error, trace)
+
+
+class HermesLogger(Logger):
+    """gunicorn's logger without handlers of its own: its lines look like Hermes's, on the same stream."""
+
+    def setup(self, cfg):
+        super().setup(cfg)
+        redactor = Redactor(START.policy.secrets if START.policy else ())
+        logs.configure(START.settings.log_level, START.settings.log_format, redactor)
+
+
+def _call_app(worker, name):
+    """Calls a function of the application's module, if it is loaded and has one of that name."""
+    module = sys.modules.get(worker.app.app_uri.partition(":")[0])
+    function = getattr(module, name, None)
+    if callable(function):
+        function()
+
+
+# -- hooks ------------------------------------------------------------------------------------------------
+
+
+def on_starting(server):
+    """Ends the start here, in the master, with sentences; a worker's failure would come with a traceback."""
+    if PROBLEMS:
+        print(*PROBLEMS, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+        sys.exit(REFUSED)
+
+
+def worker_exit(server, worker):
+    """After the last request: what is still to be written is written."""
+    _call_app(worker, "close")
+
+
+# -- settings ---------------------------------------------------------------------------------------------
+
+bind = START.bind
+worker_class = HermesWorker
+workers = START.settings.workers
+worker_connections = 4000
+preload_app = False
+logger_class = HermesLogger
+accesslog = None
+"""The usage log has every completion, with what a line of text cannot say."""
+
+timeout = 60
+"""A worker whose event loop has stood still for a minute is replaced; the length of a request does not matter."""
+
+graceful_timeout = max(1, int(START.settings.grace_s))
+"""gunicorn's 30 s would cut ordinary answers at every deploy."""
+
+keepalive = 75
+"""Longer than what clients and proxies keep an idle connection for (nginx and AWS 60 s, httpx 5 s), so that it is the
+client who closes it: a request sent into a connection that is just being closed here is lost. It also bounds how slowly
+a request's head may come. Never 0, which switches that bound off."""
+
+control_socket_disable = True
+"""Two servers of one user would fight for it, and nobody needs it."""
+
+if os.access("/dev/shm", os.W_OK):  # noqa: S108
+    worker_tmp_dir = "/dev/shm"  # noqa: S108
+    """The heartbeat's file; on a busy disk touching it can stop the loop."""
+
+# What a request may look like.
+limit_request_line = 4094
+limit_request_fields = 64
+limit_request_field_size = 8190
+header_map = "drop"
+"""`X_Foo` and `X-Foo` are the same to WSGI, so the first could forge the second. It is left out rather than refused:
+clients that send one have done nothing wrong."""
+
+forwarder_headers = ""
+"""No proxy may set SCRIPT_NAME, PATH_INFO or REMOTE_USER by a header."""
