@@ -31,6 +31,11 @@ loops = Loops()
 loops.every(DRAIN_EVERY_S, hermes.drain.run_once, "drain")
 
 
+def drain() -> None:
+    """The process is ending: readiness says so from now on; called by the worker at SIGTERM."""
+    hermes.is_draining = True
+
+
 def close() -> None:
     """Ends the background loops and writes what is still to be written; called by gunicorn's `worker_exit`."""
     loops.stop(STOP_WAIT_S)

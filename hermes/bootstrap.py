@@ -129,7 +129,7 @@ def build(settings: Settings) -> Hermes:
     """
     redactor = Redactor()
     logs.configure(settings.log_level, settings.log_format, redactor)
-    demo = start_demo() if wants_demo(settings) else None
+    demo = start_demo() if settings.wants_demo() else None
     policy = read_policy(settings, demo)
     redactor.learn(policy.secrets)
     migrate(settings.database_url, MIGRATIONS)
@@ -180,11 +180,6 @@ def build(settings: Settings) -> Hermes:
         settings, policies, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, spool, drain, traces,
         transport, asker, demo,
     )  # fmt: skip
-
-
-def wants_demo(settings: Settings) -> bool:
-    """Whether the embedded provider serves: on request, or where no configuration file is named or found."""
-    return settings.demo or (not settings.config and not settings.config_path().exists())
 
 
 def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:

@@ -108,6 +108,10 @@ class Settings:
         """The configuration file, which need not exist."""
         return Path(self.config or "router_config.yaml").expanduser()
 
+    def wants_demo(self) -> bool:
+        """Whether the demo provider serves: where it is asked for, or where no configuration file is named or found."""
+        return self.demo or (not self.config and not self.config_path().exists())
+
     def sqlite_path(self) -> Path | None:
         """The SQLite file, or None for another database."""
         prefix = "sqlite:///"

@@ -66,6 +66,7 @@ class Spool:
         *,
         clock: Callable[[], float] = time.time,
         write: Callable[[int, bytes], int] = os.write,
+        ring_bytes: int = RING_BYTES,
     ) -> None:
         self.folder = folder
         self.lost = 0
@@ -78,6 +79,7 @@ class Spool:
         self._write = write
         self._ring: deque[bytes] = deque()
         self._ring_bytes = 0
+        self._ring_bytes_max = ring_bytes
         self._begin()
 
     def _begin(self) -> None:
@@ -203,7 +205,7 @@ class Spool:
     def _hold(self, line: bytes) -> None:
         self._ring.append(line)
         self._ring_bytes += len(line)
-        while len(self._ring) > RING_ROWS or self._ring_bytes > RING_BYTES:
+        while len(self._ring) > RING_ROWS or self._ring_bytes > self._ring_bytes_max:
             self._ring_bytes -= len(self._ring.popleft())
             self.lost += 1
 

@@ -108,14 +108,14 @@ def _row(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def lock_if_dead(path: Path) -> int | None:
+def lock_if_dead(path: Path, flock: Callable[[int, int], None] = fcntl.flock) -> int | None:
     """Opens a file and locks it, or None where its process lives or another has just moved it."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:  # gone meanwhile, or another user's, which must not stop the others
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Between open and lock another process may have moved the rows and deleted the file.
         if os.stat(path).st_ino == os.fstat(fd).st_ino:
             return fd

@@ -72,7 +72,15 @@ def test_migrating_again_changes_nothing(database_url: str) -> None:
         pytest.param("from gevent import monkey; monkey.patch_all()", id="processes that gevent has patched"),
     ],
 )
-def test_several_processes_may_migrate_at_once(database_url: str, first_line: str) -> None:
+def test_several_processes_may_migrate_at_once(database_url: str, first_line: str, tmp_path: Path) -> None:
+    """With a migration that takes so long that all of them meet in it."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "0001_usage.py").write_text(
+        (MIGRATIONS / "0001_usage.py")
+        .read_text()
+        .replace("db.create_tables(", "__import__('time').sleep(0.1)\n    db.create_tables(")
+    )
     program = (
         f"{first_line}\n"
         "import sys\n"
@@ -82,7 +90,7 @@ def test_several_processes_may_migrate_at_once(database_url: str, first_line: st
         "sys.stdin.readline()\n"
         "migrate(sys.argv[1], Path(sys.argv[2]))\n"
     )
-    command = [sys.executable, "-W", "error", "-c", program, database_url, str(MIGRATIONS)]
+    command = [sys.executable, "-W", "error", "-c", program, database_url, str(slow)]
     workers = [
         subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)
     ]
@@ -337,7 +345,7 @@ from gevent import monkey; monkey.patch_all()
 import sys, time, sqlite3, logging
 import gevent
 from pathlib import Path
-from hermes.native import make_logging_native
+from hermes.native import make_logging_native, native_lock
 make_logging_native()
 from hermes.storage.db import Database, migrate
 from hermes.storage.repositories import UsageFilter, UsageRepository
@@ -346,6 +354,7 @@ url, folder = sys.argv[1], Path(sys.argv[2])
 sys.setswitchinterval(1e-5)
 migrate(url, folder)
 database = Database.open(url)
+assert not url.startswith("sqlite") or type(database._real._lock) is type(native_lock())
 usage = UsageRepository(database)
 record = {"created_at": "2026-05-10T12:00:00Z", "route": "/", "status": "ok"}
 gaps = []

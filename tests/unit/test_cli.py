@@ -443,7 +443,7 @@ def test_gunicorn_serves_logs_and_ends_as_hermes_wants(folder: Path, fmt: str) -
     else:
         messages = {line.partition(" INFO ")[2] for line in told}
         assert {line.split()[2] for line in told} == {"[gunicorn]", "[router]"}
-    assert "Starting gunicorn 27.0.1" in messages
+    assert any(message.startswith("Starting gunicorn") for message in messages)
     assert any(message.startswith("asked") and message.endswith("for /hello") for message in messages)
     assert not (folder / ".gunicorn").exists()
 

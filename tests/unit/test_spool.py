@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -16,9 +17,8 @@ import gevent
 import orjson
 import pytest
 
-from hermes.accounting import spool as spool_module
 from hermes.accounting.spool import Drain, Spool
-from hermes.accounting.spoolfile import MAX_LINE_BYTES, SLICE_ROWS, Batch
+from hermes.accounting.spoolfile import MAX_LINE_BYTES, SLICE_ROWS, Batch, lock_if_dead
 from hermes.settings import ROOT
 from hermes.types import UsageRecord
 
@@ -222,8 +222,8 @@ def test_memory_holds_ten_thousand_rows_and_counts_what_it_had_to_drop(spool: Sp
     assert rows + names_in(spool.take()) == [str(number) for number in range(3, 10_003)]
 
 
-def test_memory_is_bounded_in_bytes_too(spool: Spool, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "RING_BYTES", 1000)
+def test_memory_is_bounded_in_bytes_too(tmp_path: Path, disk: Disk) -> None:
+    spool = Spool(tmp_path, write=disk.write, ring_bytes=1000)
     disk.is_full = True
 
     for number in range(10):
@@ -390,6 +390,18 @@ def test_a_file_that_somebody_moves_is_not_moved_by_a_third(tmp_path: Path) -> N
     assert names_in(second.take()) == ["d1"]
     assert batch.is_done
     second.close()
+
+
+def test_a_file_that_another_process_has_just_moved_is_not_moved_again(tmp_path: Path) -> None:
+    """Its rows would be passed over by the database, but counted twice."""
+    path = tmp_path / "usage-1-1-000001.jsonl"
+    path.touch()
+
+    def flock(fd: int, operation: int) -> None:
+        path.unlink()
+        fcntl.flock(fd, operation)
+
+    assert lock_if_dead(path, flock) is None
 
 
 def test_a_closed_spool_leaves_its_rows_to_the_next(tmp_path: Path) -> None:
