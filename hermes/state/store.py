@@ -8,9 +8,22 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A part of a reservation: so much of one counter, if its limit allows."""
+
+    key: str
+    amount: int
+    limit: int
+    ttl_s: float
+    may_exceed: bool = False
+    """True: it is granted while the counter is below the limit, though the amount may then carry it over (budgets).
+    False: counter and amount together must not exceed the limit (rates, concurrency)."""
 
 
 class StateStore(Protocol):
@@ -30,6 +43,16 @@ class StateStore(Protocol):
 
     def claim(self, key: str, ttl_s: float) -> bool:
         """Takes the key if nobody has it; exactly one of many callers gets True."""
+
+    def put_new(self, key: str, value: str, ttl_s: float) -> bool:
+        """Sets the value only where there is none; whether it did."""
+
+    def reserve(self, claims: Sequence[Claim]) -> int | None:
+        """Adds every claim's amount to its counter, or none of them.
+
+        Returns:
+            None when all are granted; else the position of the first claim that its limit refuses.
+        """
 
     def items(self, noun: str) -> list[tuple[str, str]]:
         """Every (key, value) of a noun that is alive."""
@@ -87,10 +110,23 @@ class MemoryStore:
         return total
 
     def claim(self, key: str, ttl_s: float) -> bool:
+        return self.put_new(key, "1", ttl_s)
+
+    def put_new(self, key: str, value: str, ttl_s: float) -> bool:
         if self._alive(key) is not None:
             return False
-        self.put(key, "1", ttl_s)
+        self.put(key, value, ttl_s)
         return True
+
+    def reserve(self, claims: Sequence[Claim]) -> int | None:
+        for position, claim in enumerate(claims):
+            used = int(self.get(claim.key) or 0)
+            is_refused = used >= claim.limit if claim.may_exceed else used + claim.amount > claim.limit
+            if is_refused:
+                return position
+        for claim in claims:
+            self.add(claim.key, claim.amount, claim.ttl_s)
+        return None
 
     def items(self, noun: str) -> list[tuple[str, str]]:
         return [(key, entry.value) for key, entry in self._living(noun)]
