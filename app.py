@@ -15,6 +15,7 @@ REFUSED = 3
 """The exit status by which gunicorn knows that a worker must not be started again."""
 
 DRAIN_EVERY_S = 0.25
+PROFILE_EVERY_S = 15.0
 STOP_WAIT_S = 5.0
 
 try:
@@ -29,6 +30,7 @@ except StartRefused as refused:
 app = create_app(hermes)
 loops = Loops()
 loops.every(DRAIN_EVERY_S, hermes.drain.run_once, "drain")
+loops.every(PROFILE_EVERY_S, hermes.renew_profile, "profile hint")
 
 
 def drain() -> None:

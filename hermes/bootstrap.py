@@ -26,12 +26,14 @@ from hermes.observe.notes import OperatorNotes
 from hermes.observe.redact import Redactor
 from hermes.observe.trace import TraceLog, utc_ms
 from hermes.policy import Policy, PolicyBox, TeacherPolicy
+from hermes.routing.persona import Persona
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.routing.teacher import Teacher
 from hermes.settings import ROOT, Settings
 from hermes.state.store import MemoryStore
 from hermes.storage.db import Database, migrate
+from hermes.storage.hints import HintRepository
 from hermes.storage.repositories import UsageFilter, UsageRepository
 from hermes.types import UsageRecord
 from hermes.upstream.ask import Asker
@@ -66,6 +68,7 @@ class Hermes:
     traces: TraceLog
     transport: Transport
     asker: Asker
+    persona: Persona
     demo: DemoServer | None
     is_draining: bool = False
 
@@ -81,10 +84,21 @@ class Hermes:
         Raises:
             ConfigurationInvalid: it is not; nothing has changed.
         """
-        policy = _off_the_loop(lambda: read_policy(self.settings, self.demo))
+        policy = self.persona.applied(_off_the_loop(lambda: read_policy(self.settings, self.demo)))
         self.policies.swap(policy)
         log.info("Configuration loaded from %s", policy.source)
         return policy
+
+    def renew_profile(self) -> None:
+        """Asks the teacher for a new profile hint where the persona files have changed.
+
+        Raises:
+            OSError: it gave no reply; the old hint holds.
+        """
+        before = self.policies.current()
+        after = self.persona.applied(before, may_ask=True)
+        if after is not before and self.policies.current() is before:
+            self.policies.swap(after)
 
     def readiness(self) -> dict[str, str]:
         """Each thing that serving needs, and `ok` or what is wrong with it."""
@@ -150,6 +164,7 @@ def build(settings: Settings) -> Hermes:
     store = MemoryStore()
     database = Database.open(settings.database_url)
     usage = UsageRepository(database)
+    hints = HintRepository(database)
     spool = Spool(settings.spool_path())
     drain = Drain(spool, usage.insert)
     prices = PriceBook()
@@ -162,7 +177,8 @@ def build(settings: Settings) -> Hermes:
     breakers = Breakers(store, notes.circuit_changed)
     upstreams = Upstreams(transport, breakers, Keyring(store), notes)
 
-    policies = PolicyBox(policy)
+    persona = Persona(_teacher_call(asker), hints.recall, hints.remember)
+    policies = PolicyBox(persona.applied(policy))
     policies.on_swap(lambda new: redactor.learn(new.secrets))
     policies.on_swap(router.prepare)
     policies.on_swap(lambda new: prices.prepare(new.endpoints().values()))
@@ -178,7 +194,7 @@ def build(settings: Settings) -> Hermes:
         log.warning("%s", warning)
     return Hermes(
         settings, policies, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, spool, drain, traces,
-        transport, asker, demo,
+        transport, asker, persona, demo,
     )  # fmt: skip
 
 

@@ -281,7 +281,7 @@ class Drain:
                     self._move(self._spool.take())
                 self.last_error = None
             except Exception as error:  # noqa: BLE001  (an edge: the loop must go on whatever the database does)
-                self.last_error = f"{type(error).__name__}: {error}"
+                self.last_error = f"{type(error).__name__}: {' '.join(str(error).split())}"
             return self.moved - before
 
     def flush(self, timeout_s: float) -> bool:

@@ -51,9 +51,4 @@ def read_start(environ: Mapping[str, str]) -> Start:
     """
     settings = Settings.from_env(environ)
     logs.check(settings.log_level, settings.log_format)
-    return Start(settings, None if uses_demo(settings) else configfile.load(settings.config_path(), environ))
-
-
-def uses_demo(settings: Settings) -> bool:
-    """Whether the demo provider serves: where it is asked for, or where no configuration file is named or found."""
-    return settings.demo or (not settings.config and not settings.config_path().exists())
+    return Start(settings, None if settings.wants_demo() else configfile.load(settings.config_path(), environ))

@@ -123,7 +123,7 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _advisory_lock(real: Any) -> Iterator[None]:
-    _wait_for(lambda: bool(real.execute_sql("SELECT 1 WHERE 1 <> %s", (ADVISORY_LOCK,)).fetchone()[0]))
+    _wait_for(lambda: bool(real.execute_sql("SELECT pg_try_advisory_lock(%s)", (ADVISORY_LOCK,)).fetchone()[0]))
     yield  # closing the connection releases it, whatever has happened
 
 

@@ -102,4 +102,16 @@ class AuditRow(Model):
         table_name = "audit_log"
 
 
-MODELS = (UsageRow, ConfigRow, AuditRow)
+class ProfileHintRow(Model):
+    """A summary of the persona files, under the digest of the text that it was made of."""
+
+    digest = TextField(primary_key=True)
+    hint = TextField()
+    created_at = TextField()
+
+    class Meta:
+        database = proxy
+        table_name = "profile_hints"
+
+
+MODELS = (UsageRow, ConfigRow, AuditRow, ProfileHintRow)

@@ -90,4 +90,5 @@ def _is_numeric(text: str) -> bool:
 
 
 def _name(endpoint: Endpoint, key: ProviderKey | None) -> str:
-    return f"rest:{endpoint.shown_url}:{key.env if key else '-'}"
+    """By endpoint, not by provider: providers limit a key for each model by itself."""
+    return f"rest:{endpoint.id}:{key.env if key else '-'}"
