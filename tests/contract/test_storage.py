@@ -99,7 +99,11 @@ def test_several_processes_may_migrate_at_once(database_url: str, first_line: st
         assert worker.stdout.readline() == "ready\n"
 
     for worker in workers:
-        worker.communicate("go\n", timeout=30)
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for worker in workers:
+        worker.communicate(timeout=30)
 
     assert [worker.returncode for worker in workers] == [0, 0, 0, 0]
     database = Database.open(database_url)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import select
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BufferedReader
 from types import TracebackType
@@ -95,12 +97,12 @@ class Provider:
     ) -> None:
         self.close()
 
-    def script(self, *replies: Reply) -> None:
-        """What it says from now on; forgets its calls and cuts the answers that are still under way."""
+    def script(self, *replies: Reply | Callable[[Call], Reply]) -> None:
+        """What it says from now on, fixed or made for each call; forgets its calls and cuts what is still under way."""
         with self._lock:
             busy = [conn for conn, call in self._connections.items() if call is not None]
             self.calls = []
-            self._left = [[reply, reply.times] for reply in replies]
+            self._left = [[reply, reply.times if isinstance(reply, Reply) else math.inf] for reply in replies]
             self.resets_on_accept = False
         for conn in busy:
             _shut(conn)
@@ -202,7 +204,8 @@ class Provider:
                 raise ValueError("the test scripted no answer for this request")
             entry = next((entry for entry in fitting if entry[1] > 0), fitting[-1])
             entry[1] -= 1
-            return entry[0]  # type: ignore[no-any-return]
+        said = entry[0]
+        return said if isinstance(said, Reply) else said(call)
 
     def _answer(self, conn: socket.socket, call: Call, reply: Reply) -> bool:
         """Says the reply; whether the connection may serve another request."""
@@ -230,7 +233,9 @@ def _bound(port: int) -> socket.socket:
     return sock
 
 
-def _fits(reply: Reply, call: Call) -> bool:
+def _fits(reply: Reply | Callable[[Call], Reply], call: Call) -> bool:
+    if not isinstance(reply, Reply):
+        return True
     if reply.key is not None and call.key != reply.key:
         return False
     if reply.model is not None and call.json.get("model") != reply.model:

@@ -111,3 +111,16 @@ def test_when_all_keys_rest_and_nothing_is_left_the_caller_learns_when_to_come_b
     assert first.error["attempts"][0]["status"] == 429
     assert [1 <= int(got.headers["retry-after"]) <= 20 for got in (first, second)] == [True, True]
     assert len(world.lone.calls) == 1
+
+
+@pytest.mark.parametrize("keys", [0, 1], ids=["without a key", "with the same key"])
+def test_another_model_of_the_same_provider_is_still_asked(world: World, keys: int) -> None:
+    """Providers limit models one by one; the usual fallback is a cheaper model of the same house."""
+    first = world.endpoint(world.primary, keys=keys, model="large")
+    world.configure(simple=[first, {**first, "model": "small"}])
+    world.primary.script(error(429).only(model="large"), replies.chat("of the small one"))
+
+    answers = [world.gateway.chat() for _ in range(2)]
+
+    assert [got.status for got in answers] == [200, 200]
+    assert [call.json["model"] for call in world.primary.calls] == ["large", "small", "small"]
