@@ -1,0 +1,128 @@
+"""A request of the gateway contract: what the organisation's own functions send, turned into a chat request.
+
+The contract's own fields (`role`, `context_hint`, `metadata`) are read and taken out of the bytes; a `response_format`
+given as a word becomes OpenAI's object; a `prompt` becomes the one message of a chat. All else goes on as it was
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from hermes import rawjson
+from hermes.chatrequest import ChatRequest, parse_object
+from hermes.errors import InvalidRequest
+
+OWN_FIELDS = ("role", "context_hint", "metadata")
+RESPONSE_FORMATS = ("text", "json_object")
+DEFAULT_ROLE = "chat"
+MAX_NAME_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ContractRequest:
+    """What a function asks for."""
+
+    chat: ChatRequest
+    role: str
+    function_name: str | None
+    use_case: str | None
+    user_id: str | None
+    data_classes: tuple[str, ...] = ()
+    context_hint: str | None = None
+    is_legacy: bool = False
+    """Asked with a `prompt`: the answer has OpenAI's legacy form, `choices[].text`."""
+
+    @classmethod
+    def parse(cls, raw: bytes, *, stream: bool = False) -> ContractRequest:
+        """Reads the request's bytes.
+
+        Args:
+            stream: whether the route asks for a stream, whatever the body says.
+
+        Raises:
+            InvalidRequest: naming the field.
+        """
+        body = parse_object(raw)
+        metadata = body.get("metadata")
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InvalidRequest("metadata must be an object.", param="metadata")
+        known = metadata or {}
+        is_legacy = "prompt" in body and "messages" not in body
+        function_name = _name(known, "function_name", "functionName")
+        if function_name is None and not is_legacy:
+            raise InvalidRequest("metadata.function_name is required: it says which function calls.", param="metadata")
+        return cls(
+            chat=ChatRequest.parse(_as_chat(raw, body, is_legacy=is_legacy, stream=stream)),
+            role=_text(body, "role") or DEFAULT_ROLE,
+            function_name=function_name,
+            use_case=_name(known, "use_case", "useCase"),
+            user_id=_name(known, "user_id", "userId") or _name(body, "user"),
+            data_classes=_classes(known),
+            context_hint=_text(body, "context_hint"),
+            is_legacy=is_legacy,
+        )
+
+
+def with_house_voice(request: ChatRequest, voice: str) -> ChatRequest:
+    """The request with the operator's system text in front of its messages."""
+    if not voice:
+        return request
+    member = next(m for m in reversed(list(rawjson.members(request.raw))) if m.key == "messages")
+    start = request.raw.index(b"[", member.value_start) + 1
+    message = orjson.dumps({"role": "system", "content": voice}) + b","
+    return ChatRequest.parse(request.raw[:start] + message + request.raw[start:])
+
+
+def _as_chat(raw: bytes, body: Mapping[str, Any], *, is_legacy: bool, stream: bool) -> bytes:
+    """The bytes of the chat request that the provider is to see, but for its model."""
+    for field in OWN_FIELDS:
+        if field in body:
+            raw = rawjson.without(raw, field)
+    changes: dict[str, bytes] = {}
+    response_format = body.get("response_format")
+    if isinstance(response_format, str):
+        if response_format not in RESPONSE_FORMATS:
+            known = " or ".join(RESPONSE_FORMATS)
+            raise InvalidRequest(f"response_format must be {known}, or an object.", param="response_format")
+        changes["response_format"] = orjson.dumps({"type": response_format})
+    if stream:
+        changes["stream"] = b"true"
+    if is_legacy:
+        raw = rawjson.without(raw, "prompt")
+        changes["messages"] = orjson.dumps([{"role": "user", "content": _prompt(body)}])
+    return b"".join(rawjson.replaced(raw, changes)) if changes else raw
+
+
+def _prompt(body: Mapping[str, Any]) -> str:
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = prompt[0]
+    if not isinstance(prompt, str) or not prompt:
+        raise InvalidRequest("prompt must be a text; send several prompts one by one.", param="prompt")
+    return prompt
+
+
+def _text(body: Mapping[str, Any], field: str) -> str | None:
+    value = body.get(field)
+    if value is not None and not isinstance(value, str):
+        raise InvalidRequest(f"{field} must be a text.", param=field)
+    return value or None
+
+
+def _name(source: Mapping[str, Any], *spellings: str) -> str | None:
+    """A name in either spelling, cut to a length that fits every index; numbers count as their text."""
+    for spelling in spellings:
+        value = source.get(spelling)
+        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+            return str(value).strip()[:MAX_NAME_CHARS]
+    return None
+
+
+def _classes(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    classes = metadata.get("data_classes", metadata.get("dataClasses")) or ()
+    return tuple(str(item) for item in classes) if isinstance(classes, list | tuple) else (str(classes),)
