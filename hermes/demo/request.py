@@ -135,7 +135,7 @@ def _messages(given: Any) -> tuple[Mapping[str, Any], ...]:
         at = f"messages[{index}]"
         if not isinstance(message, dict):
             raise Refused("A message must be an object.", at)
-        if message.get("role") not in ROLES:
+        if str(message.get("role")) not in ROLES:
             raise Refused(f"A role must be one of {', '.join(sorted(ROLES))}.", f"{at}.role")
         content = message.get("content")
         if not isinstance(content, str | list | None):

@@ -36,9 +36,10 @@ class Asker:
         Raises:
             NoReply: no connection, no answer within the endpoint's timeout, or none that is a completion.
         """
+        text = prompt.encode("utf-8", "replace").decode()  # halves of surrogate pairs are no UTF-8
         body = {
             "model": endpoint.model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": [{"role": "user", "content": text}],
             "temperature": 0,
             "max_tokens": MAX_REPLY_TOKENS,
         }
