@@ -15,6 +15,10 @@ REFUSED = 3
 """The exit status by which gunicorn knows that a worker must not be started again."""
 
 DRAIN_EVERY_S = 0.25
+STEP_EVERY_S = 0.4
+DIRECTORY_EVERY_S = 0.4
+SWITCH_EVERY_S = 0.25
+KEY_USE_EVERY_S = 30.0
 PROFILE_EVERY_S = 15.0
 STOP_WAIT_S = 5.0
 
@@ -30,6 +34,11 @@ except StartRefused as refused:
 app = create_app(hermes)
 loops = Loops()
 loops.every(DRAIN_EVERY_S, hermes.drain.run_once, "drain")
+if hermes.settings.shares_state():
+    loops.every(STEP_EVERY_S, hermes.keep_in_step, "shared state")
+loops.every(DIRECTORY_EVERY_S, hermes.live.refresh_if_changed, "directory")
+loops.every(SWITCH_EVERY_S, hermes.switch.look, "kill switch")
+loops.every(KEY_USE_EVERY_S, hermes.note_key_use, "key use")
 loops.every(PROFILE_EVERY_S, hermes.renew_profile, "profile hint")
 
 

@@ -22,6 +22,7 @@ from hermes.errors import ConfigurationInvalid, StartRefused  # noqa: E402
 from hermes.native import make_logging_native  # noqa: E402
 from hermes.observe import logs  # noqa: E402
 from hermes.observe.redact import Redactor  # noqa: E402
+from hermes.observe.workerfiles import VARIABLE, WorkerFiles  # noqa: E402
 from hermes.settings import Settings  # noqa: E402
 
 REFUSED = 3
@@ -104,7 +105,7 @@ class HermesLogger(Logger):
 
     def setup(self, cfg):
         super().setup(cfg)
-        redactor = Redactor(START.policy.secrets if START.policy else ())
+        redactor = Redactor((START.policy.secrets if START.policy else frozenset()) | {START.settings.state_password()})
         logs.configure(START.settings.log_level, START.settings.log_format, redactor)
 
 
@@ -124,6 +125,22 @@ def on_starting(server):
     if PROBLEMS:
         print(*PROBLEMS, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
         sys.exit(REFUSED)
+    if START.settings.workers > 1 or os.environ.get(VARIABLE):
+        # Kept by the server, as this file is read anew at a SIGHUP, which must not reset the counts.
+        server.metric_files = WorkerFiles(os.environ.get(VARIABLE))
+        os.environ[VARIABLE] = str(server.metric_files.folder)
+
+
+def child_exit(server, worker):
+    """In the master, when a worker has ended, however that was."""
+    if hasattr(server, "metric_files"):
+        server.metric_files.forget(worker.pid)
+
+
+def on_exit(server):
+    """In the master, at its own end."""
+    if hasattr(server, "metric_files"):
+        server.metric_files.remove()
 
 
 def worker_exit(server, worker):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,19 @@ import gevent
 from hermes import __version__, configfile
 from hermes.accounting.exchange import Exchange, columns_of
 from hermes.accounting.prices import PriceBook
+from hermes.accounting.receipt import receipt
 from hermes.accounting.spool import Drain, Spool
+from hermes.admission.auth import MAX_USER_CHARS, Authenticator
+from hermes.admission.books import Books
+from hermes.admission.budgets import Budgets
+from hermes.admission.editor import DirectoryEditor
+from hermes.admission.keys import SECRET_FILE, KeyDigest, server_secret
+from hermes.admission.limits import Limits
+from hermes.admission.quota import Quota
+from hermes.admission.switch import KillSwitch
 from hermes.demo import DemoServer, demo_config, start_demo
-from hermes.errors import ConfigurationInvalid
+from hermes.directory import Budget, DirectoryBox
+from hermes.errors import ConfigurationInvalid, NotFound
 from hermes.gateway import Call, Gateway
 from hermes.observe import logs
 from hermes.observe.events import Events
@@ -25,16 +36,24 @@ from hermes.observe.metrics import Metrics
 from hermes.observe.notes import OperatorNotes
 from hermes.observe.redact import Redactor
 from hermes.observe.trace import TraceLog, utc_ms
+from hermes.observe.workerfiles import VARIABLE
 from hermes.policy import Policy, PolicyBox, TeacherPolicy
 from hermes.routing.persona import Persona
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.routing.teacher import Teacher
 from hermes.settings import ROOT, Settings
-from hermes.state.store import MemoryStore
+from hermes.state.announcement import Announcement
+from hermes.state.opening import open_store
+from hermes.state.resilient import ResilientStore
+from hermes.state.store import StateStore
+from hermes.storage import export
 from hermes.storage.db import Database, migrate
+from hermes.storage.directory import DirectoryRepository
 from hermes.storage.hints import HintRepository
+from hermes.storage.live import LiveDirectory
 from hermes.storage.repositories import UsageFilter, UsageRepository
+from hermes.storage.spending import Spending
 from hermes.types import UsageRecord
 from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
@@ -48,6 +67,8 @@ log = logging.getLogger("hermes-router")
 MIGRATIONS = ROOT / "migrations"
 FLUSH_WAIT_S = 1.0
 READINESS_WAIT_S = 1.0
+RELOADED = "news:reloaded"
+"""The key under which workers tell each other of a reload."""
 
 
 @dataclass(slots=True)
@@ -55,7 +76,16 @@ class Hermes:
     """The parts that the web layer, the background loops and the end of the process need."""
 
     settings: Settings
+    store: StateStore
+    reloaded: Announcement
     policies: PolicyBox
+    directories: DirectoryBox
+    directory: DirectoryRepository
+    live: LiveDirectory
+    editor: DirectoryEditor
+    auth: Authenticator
+    switch: KillSwitch
+    budgets: Budgets
     gateway: Gateway
     sessions: Sessions
     breakers: Breakers
@@ -63,6 +93,7 @@ class Hermes:
     metrics: Metrics
     database: Database
     usage: UsageRepository
+    prices: PriceBook
     spool: Spool
     drain: Drain
     traces: TraceLog
@@ -78,16 +109,66 @@ class Hermes:
         self.drain.flush(FLUSH_WAIT_S)
         return self.usage.find(wanted)
 
-    def reload(self) -> Policy:
-        """Reads the configuration anew and puts it in force if it is good.
+    def usage_pages(self, args: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
+        """The same of any length, page by page; only a `limit` or a `page` that is given bounds them.
 
         Raises:
-            ConfigurationInvalid: it is not; nothing has changed.
+            InvalidRequest: at once, not with the first page.
         """
-        policy = self.persona.applied(_off_the_loop(lambda: read_policy(self.settings, self.demo)))
-        self.policies.swap(policy)
-        log.info("Configuration loaded from %s", policy.source)
+        wanted = UsageFilter.parse(args)
+        self.drain.flush(FLUSH_WAIT_S)
+        is_bounded = any(args.get(name, "").strip() for name in ("limit", "page"))
+        return iter([self.usage.find(wanted)]) if is_bounded else export.pages(self.database, wanted)
+
+    def receipt(self, request_id: str) -> dict[str, Any]:
+        """All that is known of one request.
+
+        Raises:
+            NotFound: there was none of this id, or its row is no longer kept.
+        """
+        self.drain.flush(FLUSH_WAIT_S)
+        row = self.usage.get(request_id)
+        if row is None:
+            raise NotFound(f"There is no request {request_id[:100]!r} in the usage log.")
+        return receipt(row, self.policies.current().cascades, self.prices)
+
+    def note_key_use(self) -> None:
+        """Stores when which API key was used last."""
+        self.directory.touch_keys(self.auth.take_last_used())
+
+    def api_keys(self) -> list[dict[str, Any]]:
+        """Every API key, with its last use up to now in this process."""
+        self.note_key_use()
+        return self.directory.list_keys()
+
+    def spent(self, budget: Budget) -> dict[str, Any]:
+        """What was used of a budget in its current period, and when that began and ends."""
+        return self.budgets.figures(budget, self.policies.current().budgets.timezone)
+
+    def reload(self) -> Policy:
+        """Reads the configuration anew and, if it is good, puts it in force here and soon in every other worker.
+
+        Raises:
+            ConfigurationInvalid: it is not; nothing has changed anywhere.
+        """
+        policy = self._load()
+        self.reloaded.say()
+        if not self._is_state_up():
+            log.warning("The other workers will load this configuration when the shared state is back")
         return policy
+
+    def keep_in_step(self) -> None:
+        """What workers that share their state do for each other; for a background loop, twice a second at least."""
+        if isinstance(self.store, ResilientStore):
+            self.store.tend()
+        self.metrics.publish()
+        if not self.reloaded.is_new():
+            return
+        try:
+            self._load()
+        except ConfigurationInvalid as invalid:
+            for line in invalid.lines():
+                log.error("Another worker has loaded a configuration that is not good here: %s", line)
 
     def renew_profile(self) -> None:
         """Asks the teacher for a new profile hint where the persona files have changed.
@@ -116,6 +197,8 @@ class Hermes:
         """Writes what is still to be written, then closes everything; for the end of the process."""
         self.is_draining = True
         self.drain.flush(FLUSH_WAIT_S * 5)
+        with suppress(Exception), gevent.Timeout(FLUSH_WAIT_S, False):  # not worth an error at the very end
+            self.note_key_use()
         self.spool.close()
         self.transport.close()
         self.asker.close()
@@ -123,6 +206,15 @@ class Hermes:
         self.database.close()
         if self.demo is not None:
             self.demo.stop()
+
+    def _is_state_up(self) -> bool:
+        return not (isinstance(self.store, ResilientStore) and self.store.is_away)
+
+    def _load(self) -> Policy:
+        policy = self.persona.applied(_off_the_loop(lambda: read_policy(self.settings, self.demo)))
+        self.policies.swap(policy)
+        log.info("Configuration loaded from %s", policy.source)
+        return policy
 
     def _database_state(self) -> str:
         try:
@@ -141,15 +233,19 @@ def build(settings: Settings) -> Hermes:
     Raises:
         StartRefused, ConfigurationInvalid: it cannot be; the text says why.
     """
-    redactor = Redactor()
+    redactor = Redactor({settings.state_password()})
     logs.configure(settings.log_level, settings.log_format, redactor)
     demo = start_demo() if settings.wants_demo() else None
+    # The state comes before the configuration, so that this worker misses no reload while it starts.
+    store = open_store(settings.state_url, settings.workers)
+    reloaded = Announcement(store, RELOADED)
     policy = read_policy(settings, demo)
-    redactor.learn(policy.secrets)
+    own_secrets = {settings.secret, settings.state_password()}
+    redactor.learn(policy.secrets | own_secrets)
     migrate(settings.database_url, MIGRATIONS)
 
     # What happens is told to three: traces, metrics, log lines.
-    metrics = Metrics(__version__)
+    metrics = Metrics(__version__, os.environ.get(VARIABLE))
     traces = TraceLog(
         Path(settings.trace_log_dir),
         settings.trace_log_max_bytes,
@@ -160,14 +256,27 @@ def build(settings: Settings) -> Hermes:
     events = Events(traces.emit, metrics)
     notes = OperatorNotes(events.emit, metrics, redactor)
 
-    # What is kept: volatile state in the store, rows in the spool and then in the database.
-    store = MemoryStore()
+    # What is kept: rows in the spool and then in the database.
     database = Database.open(settings.database_url)
     usage = UsageRepository(database)
     hints = HintRepository(database)
     spool = Spool(settings.spool_path())
     drain = Drain(spool, usage.insert)
     prices = PriceBook()
+
+    # What operators change while it runs.
+    directory = DirectoryRepository(database)
+    directories = DirectoryBox(directory.load())
+    live = LiveDirectory(directories, directory.version, directory.load)
+    switch = KillSwitch(directories, Path(settings.off_file))
+    digest = KeyDigest(server_secret(settings.secret, settings.data_folder()))
+    auth = Authenticator(digest)
+
+    # Who may ask for how much.
+    spending = Spending(database, lambda: drain.flush(FLUSH_WAIT_S))
+    books = Books(store, spending, is_store_away=lambda: isinstance(store, ResilientStore) and store.is_away)
+    budgets = Budgets(books, store, prices)
+    quota = Quota(store, Limits(), budgets)
 
     # Who decides, and who answers.
     transport = Transport(settings.connect_timeout_s)
@@ -179,22 +288,30 @@ def build(settings: Settings) -> Hermes:
 
     persona = Persona(_teacher_call(asker), hints.recall, hints.remember)
     policies = PolicyBox(persona.applied(policy))
-    policies.on_swap(lambda new: redactor.learn(new.secrets))
+    editor = DirectoryEditor(directory, digest, lambda: policies.current().gateway.roles, live.refresh)
+    policies.on_swap(lambda new: redactor.learn(new.secrets | own_secrets))
     policies.on_swap(router.prepare)
     policies.on_swap(lambda new: prices.prepare(new.endpoints().values()))
     policies.on_swap(lambda new: _learn_labels(metrics, new))
     begin = _exchanges(prices, spool, metrics, redactor)
-    gateway = Gateway(policies, router, sessions, upstreams, begin, events.emit, metrics, redactor)
+    gateway = Gateway(
+        policies, directories, auth, switch, quota, router, sessions, upstreams, begin, events.emit, metrics, redactor
+    )
     metrics.watch(
         circuits_open=lambda: _open_circuits(breakers, policies.current()),
         sessions_active=lambda: sessions.count(policies.current().routing.session_timeout_s),
         spool_depth=spool.depth,
+        state_up=lambda: not (isinstance(store, ResilientStore) and store.is_away),
     )
     for warning in policy.warnings:
         log.warning("%s", warning)
+    if not settings.secret and settings.sqlite_path() is None:
+        secret_file = settings.data_folder() / SECRET_FILE
+        log.warning("API keys are checked with the file %s: on several machines set HERMES_SECRET alike", secret_file)
     return Hermes(
-        settings, policies, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, spool, drain, traces,
-        transport, asker, persona, demo,
+        settings, store, reloaded, policies, directories, directory, live, editor, auth, switch, budgets, gateway,
+        sessions, breakers, HangupWatch(), metrics, database, usage, prices, spool, drain, traces, transport, asker,
+        persona, demo,
     )  # fmt: skip
 
 
@@ -241,7 +358,9 @@ def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Reda
             metrics.error()
 
     def begin(call: Call) -> Exchange:
-        record = UsageRecord(call.request_id, utc_ms(time.time()), call.route)
+        record = UsageRecord(
+            call.request_id, utc_ms(time.time()), call.route, user_id=call.said.user.strip()[:MAX_USER_CHARS] or None
+        )
         return Exchange(record, write=write, prices=prices, began=call.began)
 
     return begin

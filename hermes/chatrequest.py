@@ -44,6 +44,9 @@ class ChatRequest:
     wants_usage: bool
     """The caller asked for the usage chunk of a stream itself."""
 
+    route: str = "/chat/completions"
+    """What is added to a provider's base URL."""
+
     @classmethod
     def parse(cls, raw: bytes) -> ChatRequest:
         """Reads the request's bytes.
@@ -88,6 +91,10 @@ class ChatRequest:
         """How many choices are asked for."""
         n = self.body.get("n")
         return n if isinstance(n, int) and n > 1 else 1
+
+    def is_answer(self, whole: Any) -> bool:
+        """Whether a parsed 2xx body is a completion: it has choices, and no error in their place."""
+        return isinstance(whole, dict) and not whole.get("error") and bool(whole.get("choices"))
 
     def needs(self) -> frozenset[str]:
         """The capabilities that an endpoint must have to serve this."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hermes.types import RateLimits as RateLimits
+
 Scope = Literal["router", "gateway", "admin"]
 BudgetScope = Literal["global", "key", "user", "function"]
 Period = Literal["day", "week", "month"]
@@ -21,15 +23,6 @@ Unit = Literal["usd", "tokens", "requests"]
 ENABLED_KEY = "ai.gateway.enabled"
 EACH = "*"
 """A budget's id that means: each one of the scope by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """How much one caller may ask; 0 is no limit."""
-
-    requests_per_minute: int = 0
-    tokens_per_minute: int = 0
-    concurrent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +43,17 @@ class ApiKey:
 
 
 @dataclass(frozen=True, slots=True)
+class NewKey:
+    """What somebody says who makes a key."""
+
+    name: str
+    scopes: frozenset[Scope]
+    roles: frozenset[str] | None = None
+    expires_at: float | None = None
+    limits: RateLimits | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What may be used in a calendar period."""
 
@@ -64,6 +68,19 @@ class Budget:
 
     action: Action = "block"
     warn_share: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was used in a period."""
+
+    nanousd: int = 0
+    tokens: int = 0
+    requests: int = 0
+
+    def of(self, unit: Unit) -> int:
+        """The figure in a budget's unit."""
+        return self.nanousd if unit == "usd" else self.tokens if unit == "tokens" else self.requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,17 @@
     HermesError
     ├── InvalidRequest        400  the caller's request cannot be served as it is
     ├── Unauthorized          401  no key, or one that is not known
+    ├── Forbidden             403  the key is known, but not for this
     ├── NotFound              404
     ├── BodyTimeout           408  the request's body came too slowly
     ├── PayloadTooLarge       413
     ├── UnsupportedMedia      415
+    ├── RateLimited           429  a rate limit of the caller's is reached
+    ├── BudgetExceeded        429  a budget is used up
     ├── UpstreamFailed        502  every endpoint was tried, none answered
     ├── CircuitsOpen          503  nothing was tried: every breaker is open
+    ├── GatewayDisabled       503  the kill switch is thrown
+    ├── BooksUnreadable       503  what was spent cannot be told, and the operator lets nobody pass then
     ├── DeadlineExceeded      504  the time for the whole request is over
     ├── ConfigurationInvalid  400  a list of problems, each with its place
     └── StartRefused               the process must not start like this
@@ -49,6 +54,8 @@ class HermesError(Exception):
         self.retry_after_s = retry_after_s
         self.should_retry = should_retry
         """False where repeating cannot cure it: `x-should-retry: false` keeps SDKs from trying."""
+        self.headers: tuple[tuple[str, str], ...] = ()
+        """Further headers of the answer."""
 
     def body(self) -> dict[str, Any]:
         """OpenAI's error object, without the request id, which the web layer knows."""
@@ -65,6 +72,12 @@ class Unauthorized(HermesError):
     """No key where one is needed, or one that is not known."""
 
     status, code = 401, "invalid_api_key"
+
+
+class Forbidden(HermesError):
+    """The key is known, but not for this."""
+
+    status, code = 403, "insufficient_scope"
 
 
 class NotFound(HermesError):
@@ -91,6 +104,24 @@ class UnsupportedMedia(HermesError):
     status, code = 415, "unsupported_media_type"
 
 
+class RateLimited(HermesError):
+    """A rate limit of the caller's is reached."""
+
+    status, code = 429, "rate_limit_exceeded"
+
+
+class BudgetExceeded(HermesError):
+    """A budget is used up until its period ends."""
+
+    status, code = 429, "budget_exceeded"
+
+
+class BooksUnreadable(HermesError):
+    """The usage log does not say what was spent."""
+
+    status, code = 503, "budget_unavailable"
+
+
 class UpstreamFailed(HermesError):
     """Every endpoint of the cascade was skipped or failed."""
 
@@ -108,6 +139,15 @@ class CircuitsOpen(UpstreamFailed):
     """Nothing was tried, because every endpoint's breaker is open."""
 
     status = 503
+
+
+class GatewayDisabled(HermesError):
+    """The kill switch is thrown: callers shall use a way of their own, and not ask again."""
+
+    status, code = 503, "gateway_disabled"
+
+    def __init__(self) -> None:
+        super().__init__("The gateway is switched off. Call the provider directly meanwhile.", should_retry=False)
 
 
 class DeadlineExceeded(UpstreamFailed):

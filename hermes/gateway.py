@@ -10,24 +10,30 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from hermes.accounting.exchange import Exchange, preview_of
-from hermes.admission.auth import authenticate, with_user
-from hermes.chatrequest import ChatRequest
+from hermes.accounting.tokens import usage_from
+from hermes.admission.auth import Authenticator
+from hermes.admission.estimate import Estimate
+from hermes.admission.quota import Quota
+from hermes.admission.switch import KillSwitch
+from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
+from hermes.halves import ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
 from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy, PolicyBox
 from hermes.routing.conversation import last_user_text
-from hermes.routing.router import Asked, Router
+from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.types import Cascade, Decision, Principal
 from hermes.upstream.cascade import Answer, Ask, Upstreams
 from hermes.upstream.eventstream import carried_bytes
+from hermes.upstream.legacy import LegacyRelay, legacy_answer
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.relay import Ended, Relay
 
@@ -51,11 +57,9 @@ class Call:
     began: float
     """On the monotonic clock."""
 
-    tier: str | None = None
-    session: str | None = None
-    user: str = ""
+    said: Said = field(default_factory=Said)
     timeout: str | None = None
-    """The headers X-Hermes-Tier, X-Hermes-Session, X-Hermes-User and X-Request-Timeout."""
+    """The header X-Request-Timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class Gateway:
     def __init__(
         self,
         policies: PolicyBox,
+        directories: DirectoryBox,
+        authenticator: Authenticator,
+        switch: KillSwitch,
+        quota: Quota,
         router: Router,
         sessions: Sessions,
         upstreams: Upstreams,
@@ -83,7 +91,13 @@ class Gateway:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policies = policies
-        self._router = router
+        self._directories = directories
+        self._authenticator = authenticator
+        self._switch = switch
+        self._quota = quota
+        self._by_text = RouterHalf(router)
+        self._by_role = ContractHalf()
+        self._embeddings = EmbeddingHalf()
         self._sessions = sessions
         self._upstreams = upstreams
         self._begin = begin
@@ -99,29 +113,50 @@ class Gateway:
             HermesError: with the status and the body of its answer; the usage row is written by then.
             ClientGone: there is nobody to answer.
         """
+        return self._serve(call, self._by_text)
+
+    def complete(self, call: Call) -> Reply:
+        """Answers `POST /v1/completions` and `/v1/completions/stream`; raises as `chat`."""
+        return self._serve(call, self._by_role)
+
+    def embed(self, call: Call) -> Reply:
+        """Answers `POST /v1/embeddings`; raises as `chat`."""
+        return self._serve(call, self._embeddings)
+
+    def _serve(self, call: Call, half: Half) -> Reply:
         with ExitStack() as held:
-            policy = self._policies.current()
+            policy, directory = self._policies.current(), self._directories.current()
             held.callback(call.lifeline.release)
 
-            # Who asks, and for what?
-            principal = authenticate(call.bearer, policy.auth)
+            # Who asks? A wrong key leaves no row; everything after this does.
+            principal = self._authenticator.authenticate(call.bearer, policy.auth, directory, scope=half.scope)
             exchange = held.enter_context(self._begin(call))
-            request = self._read(call, policy, exchange)
-            principal = with_user(principal, request.body, call.user)
-            prompt = last_user_text(request.messages) or ""
+            exchange.called_by(principal)
+            self._switch.check()
+
+            # For what?
+            incoming = self._read(call, half, principal, policy, exchange)
+            prompt = last_user_text(incoming.chat.messages) or ""
             preview = preview_of(prompt, policy.logging.store_prompts)
-            exchange.asked(request.messages, principal, stream=request.stream, preview=preview)
+            self._note_asked(exchange, incoming, preview)
+
+            # May it run, as far as limits and budgets say? The exchange gives back what it does not use.
+            estimate = Estimate(
+                incoming.chat.body, exchange.prompt_tokens, lambda: half.could_answer(incoming, policy, directory)
+            )
+            hold = self._quota.reserve(incoming.principal, directory, policy, estimate, incoming.function_name)
+            exchange.holds(hold.settle)
 
             # Which tier should answer?
             with call.lifeline:
-                decision = self._router.decide(policy, _asked(call, request, principal, preview))
-            exchange.decided(decision)
-            cascade = policy.cascades[decision.tier]
-            self._note_decision(decision, cascade, stream=request.stream)
+                decision, cascade = half.choose(incoming, policy, directory, preview, downgrade=hold.downgrade)
+            if decision is not None:
+                exchange.decided(decision)
+                self._note_decision(decision, cascade, stream=incoming.chat.stream)
 
             # Who answers first?
             ask = Ask(
-                request,
+                incoming.chat,
                 cascade,
                 policy,
                 deadline=call.began + _timeout_s(call, cascade),
@@ -129,14 +164,14 @@ class Gateway:
                 record=exchange.tried,
                 turn_to=exchange.turned_to,
                 prompt_tokens=exchange.prompt_tokens,
-                skip_primary=decision.strikes >= policy.streaming.strikes_before_fallback,
+                skip_primary=decision is not None and decision.strikes >= policy.streaming.strikes_before_fallback,
             )
             answer = held.enter_context(self._first_answer(ask, decision, exchange, call.lifeline))
 
             # From here on the caller has an answer: nothing may fall over to another endpoint any more.
-            headers = _headers(answer, decision, exchange)
-            if answer.stream is None:
-                return self._whole(answer, exchange, headers, call)
+            headers = [*_headers(answer, decision, exchange), *hold.headers]
+            if answer.stream is None or decision is None:
+                return self._whole(answer, exchange, headers, call, is_legacy=incoming.is_legacy)
             relay = Relay(
                 answer,
                 answer.stream,
@@ -145,18 +180,18 @@ class Gateway:
                 held=held.pop_all(),
                 request_id=call.request_id,
             )
-            return Reply(200, headers, relay)
+            return Reply(200, headers, LegacyRelay(relay) if incoming.is_legacy else relay)
 
     # -- the stages' joints -------------------------------------------------------------------------------
 
-    def _read(self, call: Call, policy: Policy, exchange: Exchange) -> ChatRequest:
-        """The request, its reading not counted as Hermes's own time: a slow sender is not a slow gateway."""
+    def _read(self, call: Call, half: Half, principal: Principal, policy: Policy, exchange: Exchange) -> Incoming:
+        """The request, its arrival not counted as Hermes's own time: a slow sender is not a slow gateway."""
         began = self._clock()
         raw = call.read_body(policy.server.max_body_bytes)
         exchange.waited((self._clock() - began) * 1000)
-        return ChatRequest.parse(raw)
+        return half.read(raw, call.said, principal, policy)
 
-    def _first_answer(self, ask: Ask, decision: Decision, exchange: Exchange, lifeline: Lifeline) -> Answer:
+    def _first_answer(self, ask: Ask, decision: Decision | None, exchange: Exchange, lifeline: Lifeline) -> Answer:
         """The cascade's answer, with one `route` event however it ends."""
         began = self._clock()
         answer: Answer | None = None
@@ -164,21 +199,24 @@ class Gateway:
             answer = self._upstreams.first_answer(ask)
         finally:
             exchange.waited(lifeline.slept_s * 1000)
-            self._note_route(ask, decision, exchange, answer, (self._clock() - began) * 1000)
+            if decision is not None:
+                self._note_route(ask, decision, exchange, answer, (self._clock() - began) * 1000)
         return answer
 
-    def _whole(self, answer: Answer, exchange: Exchange, headers: list[tuple[str, str]], call: Call) -> Reply:
+    def _whole(
+        self, answer: Answer, exchange: Exchange, headers: list[tuple[str, str]], call: Call, *, is_legacy: bool
+    ) -> Reply:
         """A whole answer; its row is written before its first byte leaves."""
         if answer.status != 200:
             body = self._refusal_body(answer, call.request_id)
             exchange.refuse(f"the provider answered {answer.status}")
             return Reply(answer.status, [*headers, ("Content-Type", "application/json")], [body])
-        content_bytes = 0 if answer.usage else _content_bytes(answer.body)
+        content_bytes = 0 if usage_from(answer.usage) else _content_bytes(answer.body)
         exchange.settle("ok", usage=answer.usage, content_bytes=content_bytes)
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))
         headers.append(("Content-Type", answer.content_type or "application/json"))
-        return Reply(200, headers, [answer.body])
+        return Reply(200, headers, [legacy_answer(answer.body) if is_legacy else answer.body])
 
     def _refusal_body(self, answer: Answer, request_id: str) -> bytes:
         """The provider's own error, byte for byte if it is JSON; never with one of our keys in it."""
@@ -226,6 +264,12 @@ class Gateway:
         )
         log.warning("Stream of %s broke: %s (%d of %d)", model, error, failures, limit)
 
+    def _note_asked(self, exchange: Exchange, incoming: Incoming, preview: str | None) -> None:
+        record = exchange.record
+        record.role, record.function_name, record.use_case = incoming.role, incoming.function_name, incoming.use_case
+        chat = incoming.chat
+        exchange.asked(chat.messages, incoming.principal, stream=chat.stream, preview=preview)
+
     def _note_decision(self, decision: Decision, cascade: Cascade, *, stream: bool) -> None:
         self._metrics.request(decision.tier, stream)
         log.info(
@@ -257,19 +301,6 @@ class Gateway:
         )
 
 
-def _asked(call: Call, request: ChatRequest, principal: Principal, preview: str | None) -> Asked:
-    metadata = request.body.get("metadata")
-    named = metadata.get("session_id") if isinstance(metadata, Mapping) else None
-    return Asked(
-        principal=principal,
-        messages=request.messages,
-        requested_model=request.model,
-        forced_tier_header=call.tier,
-        named_session=call.session or (str(named) if named else None),
-        preview=preview or "",
-    )
-
-
 def _timeout_s(call: Call, cascade: Cascade) -> float:
     """How long the whole request may take: what the caller says, else what the tier says."""
     if call.timeout is None:
@@ -283,14 +314,10 @@ def _timeout_s(call: Call, cascade: Cascade) -> float:
     return seconds
 
 
-def _headers(answer: Answer, decision: Decision, exchange: Exchange) -> list[tuple[str, str]]:
-    source = decision.source
-    if decision.confidence is not None:
-        source = f"{source};confidence={decision.confidence:.3f}"  # type: ignore[assignment]
+def _headers(answer: Answer, decision: Decision | None, exchange: Exchange) -> list[tuple[str, str]]:
     headers = [
-        ("X-Hermes-Tier", decision.tier),
+        *(_of_decision(decision) if decision is not None else []),
         ("X-Hermes-Model", answer.endpoint.model),
-        ("X-Hermes-Decision", source),
         ("X-Hermes-Fallback-Level", str(answer.level)),
         ("X-Hermes-Overhead-Ms", f"{exchange.overhead_ms():.2f}"),
     ]
@@ -301,6 +328,11 @@ def _headers(answer: Answer, decision: Decision, exchange: Exchange) -> list[tup
             ("X-Accel-Buffering", "no"),
         ]
     return headers
+
+
+def _of_decision(decision: Decision) -> list[tuple[str, str]]:
+    confidence = "" if decision.confidence is None else f";confidence={decision.confidence:.3f}"
+    return [("X-Hermes-Tier", decision.tier), ("X-Hermes-Decision", decision.source + confidence)]
 
 
 def _content_bytes(body: bytes) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from hermes.types import Cascade, Endpoint, Secret, Tier
+from hermes.types import Cascade, Endpoint, RateLimits, Secret, Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,27 @@ class GatewayPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsPolicy:
+    """How much one caller may ask."""
+
+    per_user: RateLimits = field(default_factory=RateLimits)
+    per_key: RateLimits = field(default_factory=RateLimits)
+    """Of keys that have no limits of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetsPolicy:
+    """How budgets are counted; the budgets themselves are in the directory."""
+
+    timezone: str = "UTC"
+    """Where days, weeks and months begin."""
+
+    on_store_failure: Literal["open", "closed"] = "open"
+    unpriced_reserve_nanousd: int = 10_000_000
+    """Set aside for a request to a model without a known price."""
+
+
+@dataclass(frozen=True, slots=True)
 class PersonaPolicy:
     """The files that describe the person behind the conversations."""
 
@@ -137,8 +158,13 @@ class Policy:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     streaming: StreamingPolicy = field(default_factory=StreamingPolicy)
     gateway: GatewayPolicy = field(default_factory=GatewayPolicy)
+    limits: LimitsPolicy = field(default_factory=LimitsPolicy)
+    budgets: BudgetsPolicy = field(default_factory=BudgetsPolicy)
     persona: PersonaPolicy = field(default_factory=PersonaPolicy)
     logging: LoggingPolicy = field(default_factory=LoggingPolicy)
+    embedder: Endpoint | None = None
+    """None: embeddings are computed here, or by a configured endpoint that is asked for by its model."""
+
     source: str = ""
     """The file's path, or `demo`."""
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from hermes.errors import StartRefused
 
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+SECRET_MIN_CHARS = 16
+MEMORY = "memory://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,23 @@ class Settings:
     database_url: str = "sqlite:///data/hermes.db"
     """HERMES_DATABASE_URL: `sqlite:///PATH` or `postgresql://…`."""
 
-    state_url: str = "memory://"
-    """HERMES_STATE_URL: `memory://`, for exactly one worker."""
+    state_url: str = field(default="memory://", repr=False)
+    """HERMES_STATE_URL: where sessions, breakers and limits are kept: `memory://`, for exactly one worker, or
+    `redis://[[user]:password@]host[:port][/number]` (`rediss://` with TLS), for any number of workers and machines.
+    """
 
     spool_dir: str = ""
     """HERMES_SPOOL_DIR: where usage rows wait for the database. Empty: `spool` beside the SQLite file, else
     `data/spool`.
     """
+
+    secret: str = field(default="", repr=False)
+    """HERMES_SECRET: what API keys are checked with, at least 16 characters; the same on every machine. Empty: the file
+    `secret` beside the SQLite file or the spool, which is made at the first start.
+    """
+
+    off_file: str = "data/gateway.off"
+    """HERMES_OFF_FILE: while this file is there, completions are refused, whatever the database says."""
 
     bind: str = ""
     """HERMES_BIND: `host:port`. Empty: `server.host` and `server.port`."""
@@ -82,31 +95,43 @@ class Settings:
         """
         given = os.environ if environ is None else environ
         values: dict[str, object] = {}
-        for field in fields(cls):
-            text = given.get(ENVIRONMENT[field.name], "").strip()
+        for known in fields(cls):
+            text = given.get(ENVIRONMENT[known.name], "").strip()
             if text:
-                values[field.name] = _convert(ENVIRONMENT[field.name], text, type(field.default))
+                values[known.name] = _convert(ENVIRONMENT[known.name], text, type(known.default))
         settings = cls(**values)  # type: ignore[arg-type]
         settings.check()
         return settings
 
     def check(self) -> None:
         """Refuses what cannot work, with a sentence that says what to set."""
-        if self.state_url != "memory://":
-            raise StartRefused(
-                "HERMES_STATE_URL: only memory:// is known to this version; leave it unset and run one worker."
-            )
-        if self.workers > 1:
+        if self.state_url != MEMORY and not self.state_url.startswith(("redis://", "rediss://")):
+            raise StartRefused("HERMES_STATE_URL must be memory:// or begin with redis:// or rediss://")
+        try:
+            _ = urlsplit(self.state_url).port
+        except ValueError as error:
+            raise StartRefused(f"HERMES_STATE_URL cannot be read: {error}") from None
+        if self.workers > 1 and not self.shares_state():
             raise StartRefused(
                 f"WEB_CONCURRENCY={self.workers} with HERMES_STATE_URL=memory://: workers could not see each other's "
-                "sessions, breakers and limits. Set WEB_CONCURRENCY=1."
+                "sessions, breakers and limits. Set WEB_CONCURRENCY=1, or HERMES_STATE_URL=redis://HOST:6379/0."
             )
         if not self.database_url.startswith(("sqlite:///", "postgresql://", "postgres://")):
             raise StartRefused("HERMES_DATABASE_URL must begin with sqlite:/// or postgresql://")
+        if self.secret and len(self.secret) < SECRET_MIN_CHARS:
+            raise StartRefused(f"HERMES_SECRET must have at least {SECRET_MIN_CHARS} characters.")
 
     def config_path(self) -> Path:
         """The configuration file, which need not exist."""
         return Path(self.config or "router_config.yaml").expanduser()
+
+    def shares_state(self) -> bool:
+        """Whether other processes see this one's state."""
+        return self.state_url != MEMORY
+
+    def state_password(self) -> str:
+        """The password of the shared state, or an empty text."""
+        return unquote(urlsplit(self.state_url).password or "")
 
     def wants_demo(self) -> bool:
         """Whether the demo provider serves: where it is asked for, or where no configuration file is named or found."""
@@ -124,12 +149,19 @@ class Settings:
         sqlite = self.sqlite_path()
         return sqlite.parent / "spool" if sqlite is not None else Path("data/spool")
 
+    def data_folder(self) -> Path:
+        """Where this machine's own files are: beside the SQLite file or, without one, beside the spool."""
+        sqlite = self.sqlite_path()
+        return sqlite.parent if sqlite is not None else self.spool_path().parent
+
 
 ENVIRONMENT: Mapping[str, str] = {
     "config": "HERMES_CONFIG",
     "database_url": "HERMES_DATABASE_URL",
     "state_url": "HERMES_STATE_URL",
     "spool_dir": "HERMES_SPOOL_DIR",
+    "secret": "HERMES_SECRET",
+    "off_file": "HERMES_OFF_FILE",
     "bind": "HERMES_BIND",
     "workers": "WEB_CONCURRENCY",
     "demo": "HERMES_DEMO",

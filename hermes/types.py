@@ -114,6 +114,15 @@ class Cascade:
 
 
 @dataclass(frozen=True, slots=True)
+class RateLimits:
+    """How much one caller may ask; 0 is no limit."""
+
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+    concurrent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """Who calls: an API key, and within it a user."""
 
@@ -125,6 +134,16 @@ class Principal:
     """Tells callers apart, anonymous ones with different dummy keys too; never a key itself."""
 
     is_admin: bool = False
+    """Whether this is the operator's own key."""
+
+    scopes: frozenset[str] = frozenset()
+    """Of the API key: `router`, `gateway`, `admin`."""
+
+    roles: frozenset[str] | None = None
+    """The roles that may be asked for; None: every one."""
+
+    limits: RateLimits | None = None
+    """The API key's own; None: those of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from hermes.accounting.prices import format_usd
 from hermes.accounting.tokens import tokens_of_messages, usage_from
-from hermes.errors import ClientGone, HermesError, UpstreamFailed
+from hermes.errors import BooksUnreadable, ClientGone, GatewayDisabled, HermesError, UpstreamFailed
 from hermes.types import Attempt, Decision, Endpoint, Principal, Status, Usage, UsageRecord
 
 PREVIEW_CHARS = 120
@@ -51,6 +51,7 @@ class Exchange:
         self._waited_ms = 0.0
         self._prompt_tokens: int | None = None
         self._settled = False
+        self._give_back: Callable[[Usage | None, int | None], None] | None = None
 
     def __enter__(self) -> Exchange:
         return self
@@ -63,6 +64,10 @@ class Exchange:
 
     # -- what becomes known on the way --------------------------------------------------------------------
 
+    def called_by(self, principal: Principal) -> None:
+        """Whose key it is; known before anything of the request is read."""
+        self.record.key_id = principal.key_id
+
     def asked(self, messages: Sequence[Any], principal: Principal, *, stream: bool, preview: str | None) -> None:
         """Who asks for what."""
         self._messages = messages
@@ -70,6 +75,12 @@ class Exchange:
         self.record.key_id = principal.key_id
         self.record.stream = stream
         self.record.prompt_preview = preview
+
+    def holds(self, give_back: Callable[[Usage | None, int | None], None]) -> None:
+        """Something is set aside for this request. However it ends, `give_back` is called once, with the usage and the
+        cost in nano-USD, as the row has them; None is none.
+        """
+        self._give_back = give_back
 
     def decided(self, decision: Decision) -> None:
         """Which tier is to answer."""
@@ -128,6 +139,22 @@ class Exchange:
         if self._settled:
             return
         self._settled = True
+        used: tuple[Usage | None, int | None] = (None, None)
+        try:
+            used = self._complete(status, usage, content_bytes, first_content_at, error)
+            self._write(self.record)
+        finally:
+            if self._give_back is not None:
+                self._give_back(*used)
+
+    def refuse(self, error: str) -> None:
+        """The provider has found fault with the caller's request; nothing was used."""
+        self.settle("error", error=error)
+
+    def _complete(
+        self, status: Status, usage: object, content_bytes: int, first_content_at: float | None, error: str | None
+    ) -> tuple[Usage | None, int | None]:
+        """Fills in what the end tells; the usage and its cost, where there is any."""
         record = self.record
         record.status = status
         record.error_message = error
@@ -136,23 +163,20 @@ class Exchange:
         if first_content_at is not None:
             record.ttft_ms = round((first_content_at - self._began) * 1000, 3)
         self.overhead_ms()
-        if self._endpoint is not None and status in ("ok", "interrupted", "client_disconnected"):
-            self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes))
         if len(self.attempts) > 1 or status != "ok":
             record.details = {"attempts": [asdict(attempt) for attempt in self.attempts]}
-        self._write(record)
+        if self._endpoint is None or status not in ("ok", "interrupted", "client_disconnected"):
+            return None, None
+        return self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes))
 
-    def refuse(self, error: str) -> None:
-        """The provider has found fault with the caller's request; nothing was used."""
-        self.settle("error", error=error)
-
-    def _count(self, endpoint: Endpoint, usage: Usage) -> None:
+    def _count(self, endpoint: Endpoint, usage: Usage) -> tuple[Usage, int | None]:
         record = self.record
         record.prompt_tokens, record.completion_tokens = usage.prompt_tokens, usage.completion_tokens
         record.total_tokens, record.cached_tokens = usage.total_tokens, usage.cached_tokens
         record.reasoning_tokens, record.usage_estimated = usage.reasoning_tokens, usage.estimated
         cost = self._prices.cost_nanousd(endpoint, usage)
         record.estimated_cost_usd = None if cost is None else format_usd(cost)
+        return usage, cost
 
     def _estimated(self, content_bytes: int) -> Usage:
         prompt, completion = self.prompt_tokens(), -(-content_bytes // BYTES_PER_TOKEN)
@@ -164,7 +188,8 @@ class Exchange:
         elif isinstance(error, UpstreamFailed):
             self.settle("error", error=_told(error))
         elif isinstance(error, HermesError):
-            self.settle("refused" if error.status < 500 else "error", error=error.message)
+            is_refusal = error.status < 500 or isinstance(error, GatewayDisabled | BooksUnreadable)
+            self.settle("refused" if is_refusal else "error", error=error.message)
         else:
             self.settle("error", error="an internal error" if error is not None else None)
 

@@ -1,22 +1,108 @@
 """Who calls: the bearer of an `Authorization` header becomes a principal.
 
-Keys are compared as digests and in constant time. What is remembered of an unknown key is a digest too, so that two
-anonymous callers with different dummy keys do not share a session.
+The operator's key is compared in constant time, API keys are found by their digest (see `keys`). A key that is unknown,
+revoked or expired is one and the same thing: where a key is needed it is refused, where none is needed the caller is
+anonymous, for clients send dummies. A key that is known is held to its scopes everywhere. What is remembered of an
+unknown key is a digest, so that two anonymous callers with different dummy keys do not share a session.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hermes.errors import Unauthorized
+from hermes.admission.keys import looks_like_key
+from hermes.directory import ApiKey, Directory, Scope
+from hermes.errors import Forbidden, Unauthorized
 from hermes.policy import AuthPolicy
 from hermes.types import Principal
 
 IDENTITY_CHARS = 16
+MAX_USER_CHARS = 256
+BLANKS = " \t"
+SCHEME = "bearer"
+OPERATOR = "admin"
+"""How audit rows call whoever holds the admin key."""
+
+
+class Authenticator:
+    """Tells callers by their keys. Remembers only when each key was used last, so a revocation counts at once."""
+
+    def __init__(self, digest: Callable[[str], str], clock: Callable[[], float] = time.time) -> None:
+        self._digest = digest
+        self._clock = clock
+        self._last_used: dict[str, float] = {}
+
+    def authenticate(self, bearer: str, policy: AuthPolicy, directory: Directory, *, scope: Scope | None) -> Principal:
+        """The caller of a route of the router or the gateway.
+
+        Args:
+            scope: what a key needs for this route; None: every key will do. Routes of the gateway always need a key,
+                the others where the configuration says so.
+
+        Raises:
+            Unauthorized: a key is needed, and this is none.
+            Forbidden: the key is known, but not for this.
+        """
+        if is_admin_key(bearer, policy):
+            return Principal(identity=_identity(bearer), is_admin=True)
+        key = self._known(bearer, directory)
+        if key is not None:
+            if scope is not None and scope not in key.scopes:
+                raise _lacks(key, scope)
+            return Principal(
+                key_id=key.id, identity=key.id, scopes=frozenset(key.scopes), roles=key.roles, limits=key.limits
+            )
+        if scope == "gateway" or policy.require_client_key:
+            raise Unauthorized(
+                "The API key is not known, or it was revoked or has expired."
+                if bearer
+                else "A valid API key is required: send it as `Authorization: Bearer <key>`."
+            )
+        return Principal(identity=_identity(bearer))
+
+    def require_admin(self, bearer: str, policy: AuthPolicy, directory: Directory) -> str:
+        """Lets only an operator pass: the admin key, or an API key with the scope `admin`.
+
+        Without an admin key in the environment these routes are closed to everybody.
+
+        Returns:
+            Who it is, for audit rows: `admin`, or `key:` and the id of the API key.
+
+        Raises:
+            Unauthorized: with what to do about it.
+            Forbidden: an API key without that scope.
+        """
+        if policy.admin_key is None:
+            raise Unauthorized(f"Admin routes are closed: set {policy.admin_key_env} to open them.")
+        if is_admin_key(bearer, policy):
+            return OPERATOR
+        key = self._known(bearer, directory)
+        if key is None:
+            raise Unauthorized("This route needs the admin key: send it as `Authorization: Bearer <key>`.")
+        if "admin" not in key.scopes:
+            raise _lacks(key, "admin")
+        return f"key:{key.id}"
+
+    def take_last_used(self) -> dict[str, float]:
+        """When keys were used last, in seconds since 1970, since this was asked for the last time; by their ids."""
+        taken, self._last_used = self._last_used, {}
+        return taken
+
+    def _known(self, bearer: str, directory: Directory) -> ApiKey | None:
+        """The key, if it is one that counts now."""
+        if not looks_like_key(bearer):
+            return None
+        key = directory.keys.get(self._digest(bearer))
+        now = self._clock()
+        if key is None or (key.expires_at is not None and key.expires_at <= now):
+            return None
+        self._last_used[key.id] = now
+        return key
 
 
 def bearer_of(authorization: str) -> str:
@@ -27,25 +113,10 @@ def bearer_of(authorization: str) -> str:
 
     Source: RFC 9110, section 11.1 (scheme names ignore case).
     """
-    scheme, _, token = authorization.strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def authenticate(bearer: str, policy: AuthPolicy) -> Principal:
-    """The caller of a completion route.
-
-    Raises:
-        Unauthorized: a client key is required, and this is none.
-    """
-    is_admin = is_admin_key(bearer, policy)
-    if policy.require_client_key and not is_admin:
-        raise Unauthorized(
-            "A valid API key is required: send it as `Authorization: Bearer <key>`."
-            if not bearer
-            else "The API key is not known, or it was revoked or has expired."
-        )
-    identity = hashlib.sha256(bearer.encode("utf-8", "surrogatepass")).hexdigest()[:IDENTITY_CHARS] if bearer else ""
-    return Principal(identity=identity, is_admin=is_admin)
+    header = authorization.strip(BLANKS)
+    scheme, token = header[: len(SCHEME)], header[len(SCHEME) :]
+    is_bearer = scheme.lower() == SCHEME and token[:1] in tuple(BLANKS)
+    return token.strip(BLANKS) if is_bearer else ""
 
 
 def is_admin_key(bearer: str, policy: AuthPolicy) -> bool:
@@ -56,16 +127,15 @@ def is_admin_key(bearer: str, policy: AuthPolicy) -> bool:
     return hmac.compare_digest(given, policy.admin_key.reveal().encode("utf-8", "surrogatepass"))
 
 
-def require_admin(bearer: str, policy: AuthPolicy) -> None:
-    """Lets only the operator pass.
+def require_role(principal: Principal, role: str) -> None:
+    """Lets a caller pass whose key may ask for this role.
 
     Raises:
-        Unauthorized: with what to do about it.
+        Forbidden: it may not.
     """
-    if policy.admin_key is None:
-        raise Unauthorized(f"Admin routes are closed: set {policy.admin_key_env} to open them.")
-    if not is_admin_key(bearer, policy):
-        raise Unauthorized("This route needs the admin key: send it as `Authorization: Bearer <key>`.")
+    if principal.roles is not None and role not in principal.roles:
+        allowed = ", ".join(sorted(principal.roles))
+        raise Forbidden(f"This API key may not ask for the role {role}, only for {allowed}.", param="role")
 
 
 def with_user(principal: Principal, body: Mapping[str, Any], header_user: str) -> Principal:
@@ -78,4 +148,10 @@ def with_user(principal: Principal, body: Mapping[str, Any], header_user: str) -
     return principal
 
 
-MAX_USER_CHARS = 256
+def _identity(bearer: str) -> str:
+    return hashlib.sha256(bearer.encode("utf-8", "surrogatepass")).hexdigest()[:IDENTITY_CHARS] if bearer else ""
+
+
+def _lacks(key: ApiKey, scope: Scope) -> Forbidden:
+    has = ", ".join(sorted(key.scopes))
+    return Forbidden(f"This needs an API key with the scope {scope}; the one that was sent has {has}.")

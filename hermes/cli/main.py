@@ -15,12 +15,18 @@ from typing import Final
 import click
 
 from hermes import __version__
-from hermes.errors import ConfigurationInvalid, StartRefused
+from hermes.errors import ConfigurationInvalid, HermesError, StartRefused
 
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "hermes.cli.serve:serve",
     "demo": "hermes.cli.serve:demo",
+    "doctor": "hermes.cli.doctor:doctor",
     "config": "hermes.cli.config:config",
+    "keys": "hermes.cli.keys:keys",
+    "pins": "hermes.cli.pins:pins",
+    "budgets": "hermes.cli.budgets:budgets",
+    "usage": "hermes.cli.usage:usage",
+    "traces": "hermes.cli.traces:traces",
     "reload": "hermes.cli.reload:reload",
 }
 """Where each command is; only the one that is called is imported, since a command line must not make people wait."""
@@ -52,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _said(1, *invalid.lines())
     except StartRefused as refused:
         return _said(2, str(refused))
+    except HermesError as refused:
+        return _said(1, refused.message)
     except click.ClickException as misuse:
         misuse.show()
         return misuse.exit_code

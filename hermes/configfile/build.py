@@ -9,7 +9,7 @@ from typing import Final
 
 from hermes.configfile import schema
 from hermes.configfile.document import effective
-from hermes.configfile.endpoints import Built, build, provider
+from hermes.configfile.endpoints import Built, build, nanousd, provider
 from hermes.configfile.findings import Findings, Path
 from hermes.configfile.keys import Environment
 from hermes.configfile.tiers import TierBuilt, build_tier
@@ -17,7 +17,9 @@ from hermes.defaults import SYSTEM_PROMPT
 from hermes.policy import (
     AuthPolicy,
     BreakerPolicy,
+    BudgetsPolicy,
     GatewayPolicy,
+    LimitsPolicy,
     LoggingPolicy,
     PersonaPolicy,
     Policy,
@@ -28,7 +30,7 @@ from hermes.policy import (
     SurrogatePolicy,
     TeacherPolicy,
 )
-from hermes.types import TIERS, Tier
+from hermes.types import TIERS, Endpoint, RateLimits, Tier
 
 PICKLES: Final = (".pkl", ".pickle", ".joblib")
 
@@ -46,7 +48,7 @@ def policy_of(root: schema.Root, findings: Findings, environment: Environment) -
         if built is not None:
             tiers[tier] = built
     routing = _routing(root, findings, environment)
-    _check_judge_and_embedder(root, findings, environment)
+    embedder = _judge_and_embedder(root, findings, environment)
     _check_persona(root.persona, findings)
     _check_residency(root.residency, tiers.values(), findings)
     return Policy(
@@ -58,8 +60,11 @@ def policy_of(root: schema.Root, findings: Findings, environment: Environment) -
         retry=_retry(root.retry),
         streaming=_streaming(root.streaming),
         gateway=GatewayPolicy(dict(root.gateway.roles), root.gateway.house_voice),
+        limits=LimitsPolicy(_limits(root.limits.per_user), _limits(root.limits.per_key)),
+        budgets=_budgets(root.budgets),
         persona=_persona(root.persona),
         logging=LoggingPolicy(root.logging.store_prompts, root.logging.retention_days),
+        embedder=embedder,
         source=findings.file,
         document=effective(root, {tier: built.shown for tier, built in tiers.items()}),
         warnings=tuple(findings.warnings),
@@ -77,6 +82,14 @@ def _retry(part: schema.Retry) -> RetryPolicy:
 
 def _streaming(part: schema.Streaming) -> StreamingPolicy:
     return StreamingPolicy(part.on_break, part.strikes_before_fallback, part.idle_timeout_sec)
+
+
+def _limits(part: schema.Limit) -> RateLimits:
+    return RateLimits(part.requests_per_minute, part.tokens_per_minute, part.concurrent)
+
+
+def _budgets(part: schema.Budgets) -> BudgetsPolicy:
+    return BudgetsPolicy(part.timezone, part.on_store_failure, nanousd(part.unpriced_reserve_usd))
 
 
 def _persona(part: schema.Persona) -> PersonaPolicy:
@@ -138,11 +151,12 @@ def _alone(
     return build(provider(section, at, timeout_s, findings, needed=needed), findings, environment)
 
 
-def _check_judge_and_embedder(root: schema.Root, findings: Findings, environment: Environment) -> None:
+def _judge_and_embedder(root: schema.Root, findings: Findings, environment: Environment) -> Endpoint | None:
     if root.shadow.judge is not None:
         _alone(root.shadow.judge, ("shadow", "judge"), JUDGE_TIMEOUT_S, findings, environment, needed=False)
-    embedder = root.knowledge.embedder
-    _alone(embedder, ("knowledge", "embedder"), EMBEDDER_TIMEOUT_S, findings, environment, needed=False)
+    at: Path = ("knowledge", "embedder")
+    built = _alone(root.knowledge.embedder, at, EMBEDDER_TIMEOUT_S, findings, environment, needed=False)
+    return None if built is None else built.endpoint
 
 
 def _check_surrogate(surrogate: schema.Surrogate, findings: Findings) -> None:

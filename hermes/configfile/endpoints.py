@@ -184,9 +184,14 @@ def _price(price: schema.Price | None) -> Price | None:
     if price is None:
         return None
     cached = price.cached_input_per_mtok
-    return Price(_nano(price.input_per_mtok), _nano(price.output_per_mtok), None if cached is None else _nano(cached))
+    return Price(
+        input_nanousd_per_mtok=nanousd(price.input_per_mtok),
+        output_nanousd_per_mtok=nanousd(price.output_per_mtok),
+        cached_input_nanousd_per_mtok=None if cached is None else nanousd(cached),
+    )
 
 
-def _nano(usd: float) -> int:
+def nanousd(usd: float) -> int:
+    """An amount of the file in whole nano-USD."""
     # by way of the shortest decimal, so that 0.1 is 100,000,000 and nothing beside it
     return round(Decimal(str(usd)) * NANO)

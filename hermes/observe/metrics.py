@@ -4,16 +4,22 @@ Label values come from the configuration only (`learn`), whatever else turns up 
 invents model names cannot fill the memory, and the number of series stays what it is. The exposition is rendered here,
 in slices with a pause between them, since rendering thousands of series at once would stop the event loop.
 
+With several workers each keeps its counts in files of a common folder (`workerfiles.py`), and the one that is scraped
+adds them up. Gauges are of two kinds then: what the shared store tells, any worker can say for all; what a worker knows
+of itself (its *own* gauges) it puts into the folder twice a second.
+
 For the event loop only: prometheus-client's locks are not safe in native threads under gevent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar, get_args
+from typing import Final, Literal, TypeVar, get_args
 
+import gevent
 from prometheus_client import Counter, Gauge, Histogram, Metric, disable_created_metrics
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.samples import Sample
 
 from hermes.types import TIERS, Status, UsageRecord
@@ -39,9 +45,17 @@ AnyMetric = TypeVar("AnyMetric", bound=MetricWrapperBase)
 class Metrics:
     """Counts what happens; one verb for each event."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, folder: str | None = None) -> None:
+        """Makes every series that has only known labels.
+
+        Args:
+            folder: where several workers keep their counts; it must have been in the environment when prometheus-client
+                was imported. None: this is the only worker.
+        """
         disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._folder = folder
         self._all: list[MetricWrapperBase] = []
+        self._own: dict[str, tuple[Gauge, Callable[[], float]]] = {}
         self._models: set[str] = set()
         self._levels = 0
         self._classifier_calls = 0
@@ -73,17 +87,23 @@ class Metrics:
         sessions_active: Callable[[], float] | None = None,
         spool_depth: Callable[[], float] | None = None,
         ledger_gap: Callable[[], float] | None = None,
+        state_up: Callable[[], float] | None = None,
     ) -> None:
         """Names the functions that are asked at each scrape; each must be quick."""
-        asked = (
-            (self._circuits_open, circuits_open),
-            (self._sessions_active, sessions_active),
-            (self._spool_depth, spool_depth),
-            (self._ledger_gap, ledger_gap),
-        )
-        for gauge, function in asked:
+        shared = ((self._circuits_open, circuits_open), (self._sessions_active, sessions_active))
+        own = ((self._spool_depth, spool_depth), (self._ledger_gap, ledger_gap), (self._state_up, state_up))
+        for gauge, function in (*shared, *own):
             if function is not None:
                 gauge.set_function(function)
+        for gauge, function in own:
+            if function is not None:
+                self._own[_name(gauge)] = (gauge, function)
+
+    def publish(self) -> None:
+        """Shows this worker's own gauges to the others; for a background loop. Nothing to do for a single worker."""
+        if self._folder is not None:
+            for gauge, function in self._own.values():
+                gauge.set(function())
 
     # -- what happens -------------------------------------------------------------------------------------
 
@@ -146,16 +166,35 @@ class Metrics:
         """
         lines: list[str] = []
         rendered = 0
+        summed = self._summed()
         for metric in self._all:
             family = next(iter(metric.describe()))
             lines.extend(_head(family))
+            samples = summed.get(family.name)
             # Not `collect()`, which builds the samples of a whole family before it gives the first.
-            for sample in metric._samples():
-                lines.append(_line(family.name, sample))
+            prefix, samples = ("", samples) if samples is not None else (family.name, metric._samples())
+            for sample in samples:
+                lines.append(_line(prefix, sample))
                 rendered += 1
                 if rendered % SLICE == 0:
                     pause()
         return "".join(lines).encode()
+
+    def _summed(self) -> dict[str, Iterable[Sample]]:
+        """The samples of all workers together by their family; none where there is but one worker."""
+        if self._folder is None:
+            return {}
+        self.publish()
+        # In a native thread, as it takes a tenth of a second for thousands of series. It takes no lock there.
+        families = gevent.get_hub().threadpool.apply(_read_files, (self._folder,))
+        samples: dict[str, Iterable[Sample]] = {
+            family.name: family.samples for family in families if family.type != "gauge" or family.name in self._own
+        }
+        latency = {sample.name: sample.value for sample in samples.get(_name(self._classifier_latency), ())}
+        total_s, number = (latency.get(f"{_name(self._classifier_latency)}_{part}", 0.0) for part in ("sum", "count"))
+        mean = _name(self._classifier_mean)
+        samples[mean] = [Sample(mean, {}, 1000 * total_s / max(1, number))]
+        return samples
 
     # -- their making -------------------------------------------------------------------------------------
 
@@ -185,13 +224,15 @@ class Metrics:
         self._usage_rows = self._counter("hermes_usage_rows", "Usage rows written.", ["status"])
 
     def _make_gauges(self) -> None:
-        self._gauge("hermes_router_classifier_latency_ms_avg", "Mean time a classifier took.").set_function(
-            lambda: 1000 * self._classifier_total_s / max(1, self._classifier_calls)
-        )
+        self._classifier_mean = self._gauge("hermes_router_classifier_latency_ms_avg", "Mean time a classifier took.")
+        self._classifier_mean.set_function(lambda: 1000 * self._classifier_total_s / max(1, self._classifier_calls))
         self._circuits_open = self._gauge("hermes_router_circuits_open", "Endpoints whose breaker is open.")
         self._sessions_active = self._gauge("hermes_router_sessions_active", "Conversations whose tier is known.")
         self._spool_depth = self._gauge("hermes_spool_depth", "Usage rows that wait for the database.")
         self._ledger_gap = self._gauge("hermes_ledger_gap", "Requests in, less rows out and requests in flight; 0.")
+        self._state_up = self._gauge(
+            "hermes_state_up", "1: the state that workers share is used; 0: a worker goes by its own.", mode="livemin"
+        )
 
     def _create_children(self) -> None:
         """So that a rate can be computed from the first event on, and the number of series is the same all the time."""
@@ -205,8 +246,14 @@ class Metrics:
     def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
         return self._kept(Counter(name, text, labels, registry=None))
 
-    def _gauge(self, name: str, text: str, labels: Iterable[str] = ()) -> Gauge:
-        return self._kept(Gauge(name, text, labels, registry=None))
+    def _gauge(
+        self,
+        name: str,
+        text: str,
+        labels: Iterable[str] = (),
+        mode: Literal["livesum", "livemin"] = "livesum",
+    ) -> Gauge:
+        return self._kept(Gauge(name, text, labels, registry=None, multiprocess_mode=mode))
 
     def _histogram(
         self, name: str, text: str, buckets_s: tuple[float, ...], labels: Iterable[str] = ("tier",)
@@ -216,6 +263,15 @@ class Metrics:
     def _kept(self, metric: AnyMetric) -> AnyMetric:
         self._all.append(metric)
         return metric
+
+
+def _read_files(folder: str) -> list[Metric]:
+    collector = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
+    return list(collector.collect())  # type: ignore[no-untyped-call]
+
+
+def _name(metric: MetricWrapperBase) -> str:
+    return next(iter(metric.describe())).name
 
 
 def _tier(tier: str | None) -> str:
@@ -229,7 +285,7 @@ def _head(family: Metric) -> Iterator[str]:
 
 
 def _line(family: str, sample: Sample) -> str:
-    """`sample.name` is the suffix alone here."""
+    """The line of a sample, whose own name is the suffix alone where a family is given."""
     if not sample.labels:
         return f"{family}{sample.name} {float(sample.value)!r}\n"
     labels = ",".join([f'{name}="{_escaped(value)}"' for name, value in sorted(sample.labels.items())])

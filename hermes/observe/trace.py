@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,14 @@ import orjson
 
 log = logging.getLogger("hermes-router.trace")
 
+OWN_FIELDS: Final = frozenset(
+    {"ts", "event", "request_id", "session_key", "tier", "source", "direction", "previous_tier", "new_tier"}
+)
+"""What Hermes itself has made: nobody can put a secret there, so these are not searched for one."""
+
+DAY_S: Final = 86_400
+LOOK_EVERY_S: Final = 1.0
+NEVER: Final = float("-inf")
 LOCK_NAME: Final = ".router-trace.lock"
 FILE_NAME: Final = re.compile(r"router-trace-(\d{8})\.jsonl(?:\.(\d+))?")
 
@@ -35,7 +44,13 @@ def utc_ms(seconds: float) -> str:
     '2026-05-10T13:33:00.123Z'
     """
     whole, millis = divmod(int(seconds * 1000), 1000)
-    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+    return f"{_utc_second(whole)}.{millis:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _utc_second(seconds: int) -> str:
+    """The part that all events of one second share."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 class TraceLog:
@@ -59,7 +74,9 @@ class TraceLog:
         self._enabled = enabled
         self._clean = clean
         self._clock = clock
-        self._path = folder
+        self._path = self._today = folder
+        self._day = -1
+        self._looked_at = NEVER
         self._fd = -1
         self._inode = 0
         self._torn = False
@@ -72,7 +89,7 @@ class TraceLog:
         now = self._clock()
         line = self._line({"ts": utc_ms(now), "event": event, **fields})
         try:
-            self._append(self._file_of(now), line)
+            self._append(self._file_of(now), line, now)
         except OSError as error:
             self._failed(error)
             return
@@ -97,7 +114,7 @@ class TraceLog:
     # -- one line -----------------------------------------------------------------------------------------
 
     def _line(self, event: dict[str, Any]) -> bytes:
-        cleaned = self._cleaned(event)
+        cleaned = {name: value if name in OWN_FIELDS else self._cleaned(value) for name, value in event.items()}
         try:
             return orjson.dumps(cleaned, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
         except TypeError:  # half a surrogate pair, or a whole number beyond 64 bits: rare, so the slow way will do
@@ -112,8 +129,8 @@ class TraceLog:
             return [self._cleaned(inner) for inner in value]
         return value
 
-    def _append(self, path: Path, line: bytes) -> None:
-        self._open(path)
+    def _append(self, path: Path, line: bytes, now: float) -> None:
+        self._open(path, now)
         whole = b"\n" + line if self._torn else line  # ends the torso that a full disk has left
         written = os.write(self._fd, whole)
         self._torn = written < len(whole)
@@ -121,16 +138,29 @@ class TraceLog:
             raise OSError("the disk took a part of a line only")
         if os.fstat(self._fd).st_size >= self._max_bytes:
             self._rotate(path)
+            self._looked_at = NEVER
 
     # -- files --------------------------------------------------------------------------------------------
 
     def _file_of(self, now: float) -> Path:
-        return self._folder / f"router-trace-{datetime.fromtimestamp(now, UTC):%Y%m%d}.jsonl"
+        day = int(now // DAY_S)
+        if day != self._day:
+            self._day = day
+            self._today = self._folder / f"router-trace-{datetime.fromtimestamp(now, UTC):%Y%m%d}.jsonl"
+        return self._today
 
-    def _open(self, path: Path) -> None:
-        """Makes sure that the open file is the one of that name; a new day or another process's rotation moves it."""
-        if self._fd >= 0 and path == self._path and _inode(path) == self._inode:
-            return
+    def _open(self, path: Path, now: float) -> None:
+        """Makes sure that the open file is the one of that name; a new day or another process's rotation moves it.
+
+        Whether the name still means the open file is looked up once a second: until then lines go to a file that has
+        just been moved aside, and stand in it whole.
+        """
+        if self._fd >= 0 and path is self._path:
+            if 0 <= now - self._looked_at < LOOK_EVERY_S:
+                return
+            self._looked_at = now
+            if _inode(path) == self._inode:
+                return
         self.close()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
@@ -138,7 +168,7 @@ class TraceLog:
         except FileNotFoundError:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, flags, 0o640)
-        self._path, self._inode = path, os.fstat(self._fd).st_ino
+        self._path, self._inode, self._looked_at = path, os.fstat(self._fd).st_ino, now
 
     def _rotate(self, path: Path) -> None:
         """Moves the full file away, unless another process is at it or has just done so."""

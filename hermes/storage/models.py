@@ -69,6 +69,7 @@ class UsageRow(Model):
         indexes = (
             (("user_id", "created_at"), False),
             (("function_name", "created_at"), False),
+            (("key_id", "created_at"), False),
             (("session_key",), False),
         )
 
@@ -102,6 +103,55 @@ class AuditRow(Model):
         table_name = "audit_log"
 
 
+class ApiKeyRow(Model):
+    """One API key, without the key. Lists and limits are JSON."""
+
+    id = TextField(primary_key=True)
+    name = TextField()
+    digest = TextField(unique=True)
+    """HMAC of the key, in hex."""
+
+    prefix = TextField()
+    """The key's beginning, for people to recognise it."""
+
+    scopes = TextField()
+    roles = TextField(null=True)
+    limits = TextField(null=True)
+    created_at = TextField()
+    created_by = TextField()
+    expires_at = TextField(null=True)
+    revoked_at = TextField(null=True)
+    last_used_at = TextField(null=True)
+
+    class Meta:
+        database = proxy
+        table_name = "hermes_api_keys"
+
+
+class BudgetRow(Model):
+    """How much may be used in a calendar period; one for each scope, id and period."""
+
+    id = BigAutoField()
+    scope = TextField()
+    scope_id = TextField()
+    """Whose; `*` for each one by itself, empty for the global scope."""
+
+    period = TextField()
+    unit = TextField()
+    limit_value = BigIntegerField()
+    """In nano-USD, tokens or requests, as the unit says."""
+
+    warn_share = DoubleField()
+    action = TextField()
+    created_at = TextField()
+    updated_at = TextField()
+
+    class Meta:
+        database = proxy
+        table_name = "ai_usage_budgets"
+        indexes = ((("scope", "scope_id", "period"), True),)
+
+
 class ProfileHintRow(Model):
     """A summary of the persona files, under the digest of the text that it was made of."""
 
@@ -114,4 +164,4 @@ class ProfileHintRow(Model):
         table_name = "profile_hints"
 
 
-MODELS = (UsageRow, ConfigRow, AuditRow, ProfileHintRow)
+MODELS = (UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow)

@@ -37,7 +37,7 @@ CHUNK_ROWS: Final = 100
 INDEXED_CHARS_MAX: Final = 512
 """Postgres refuses to index texts over 2.7 kB; at four bytes a character this is the length that always fits."""
 
-INDEXED: Final = frozenset({"user_id", "function_name", "session_key"})
+INDEXED: Final = frozenset({"user_id", "function_name", "key_id", "session_key"})
 USD_MAX: Final = Decimal(10) ** 11
 
 Record = Mapping[str, Any]
@@ -136,6 +136,11 @@ def _store(rows: Sequence[dict[str, Any]]) -> int:
 
 
 def _find(wanted: UsageFilter) -> list[dict[str, Any]]:
+    return [shown_row(values) for values in matching(wanted).paginate(wanted.page, wanted.limit).tuples()]
+
+
+def matching(wanted: UsageFilter) -> Any:
+    """The query for all rows that a filter means, newest first; its page and limit are not applied yet."""
     query = UsageRow.select(*SHOWN)
     for name in UsageFilter.EXACT:
         value = getattr(wanted, name)
@@ -145,18 +150,18 @@ def _find(wanted: UsageFilter) -> list[dict[str, Any]]:
         query = query.where(UsageRow.created_at >= wanted.since)
     if wanted.until is not None:
         query = query.where(UsageRow.created_at <= wanted.until)
-    query = query.order_by(UsageRow.created_at.desc(), UsageRow.id.desc())
-    return [_shown(values) for values in query.paginate(wanted.page, wanted.limit).tuples()]
+    return query.order_by(UsageRow.created_at.desc(), UsageRow.id.desc())
 
 
 def _get(request_id: str) -> dict[str, Any] | None:
     if "\0" in request_id:  # Postgres would refuse the question
         return None
     found = UsageRow.select(*SHOWN, UsageRow.details).where(UsageRow.request_id == request_id).tuples().first()
-    return None if found is None else {**_shown(found[:-1]), "details": orjson.loads(found[-1])}
+    return None if found is None else {**shown_row(found[:-1]), "details": orjson.loads(found[-1])}
 
 
-def _shown(values: Any) -> dict[str, Any]:
+def shown_row(values: Any) -> dict[str, Any]:
+    """The values of `SHOWN`, in its order, as JSON knows them."""
     row = dict(zip(SHOWN_NAMES, values, strict=True))
     if row["estimated_cost_usd"] is not None:
         row["estimated_cost_usd"] = float(row["estimated_cost_usd"])

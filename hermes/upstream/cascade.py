@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import orjson
 
 from hermes.chatrequest import ChatRequest
+from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import CircuitsOpen, DeadlineExceeded, UpstreamFailed
 from hermes.policy import Policy
 from hermes.types import Attempt, Cascade, Endpoint, ProviderKey
@@ -26,7 +28,7 @@ from hermes.upstream.eventstream import EventStream, NotAnAnswer
 from hermes.upstream.keyring import DEFAULT_REST_S, LONGEST_REST_S, Keyring, retry_after_s
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.notes import Notes
-from hermes.upstream.outcome import COUNTS_AS_FAILURE, Kind, ProviderError, is_answer, kind_of
+from hermes.upstream.outcome import COUNTS_AS_FAILURE, Kind, ProviderError, kind_of
 from hermes.upstream.transport import Lost, NotSent, Response, TimedOut, Transport
 
 MAX_CALLS = 10
@@ -40,7 +42,7 @@ DEFAULT_RETRY_AFTER_S = 5.0
 class Ask:
     """What is asked of the cascade, and within which bounds."""
 
-    request: ChatRequest
+    request: ChatRequest | EmbeddingRequest
     cascade: Cascade
     policy: Policy
     deadline: float
@@ -304,8 +306,9 @@ class _Descent:
         try:
             response = self._up._transport.post(
                 endpoint.base_url,
-                _headers(endpoint, key, request),
+                _headers(endpoint, key, stream=request.stream),
                 request.outgoing(endpoint.model, ask_usage=ask_usage),
+                route=request.route,
                 deadline=deadline,
                 lifeline=self._ask.lifeline,
             )
@@ -336,7 +339,7 @@ class _Descent:
             raise self._refusal(endpoint, response, content_type)
         if not self._ask.request.stream:
             body = response.read_all(MAX_ANSWER_BYTES)
-            usage = _usage_of_answer(body)
+            usage = _usage_of_answer(body, self._ask.request.is_answer)
             return Answer(endpoint, level, permit, content_type=content_type, body=body, usage=usage)
         if not content_type.lower().startswith("text/event-stream"):
             raise _not_an_answer(response.read_all(MAX_ERROR_BYTES), "the provider answered with no event stream")
@@ -431,9 +434,9 @@ class _Descent:
         return max(1.0, min(waits, default=0.0) or DEFAULT_RETRY_AFTER_S)
 
 
-def _headers(endpoint: Endpoint, key: ProviderKey | None, request: ChatRequest) -> dict[str, str]:
+def _headers(endpoint: Endpoint, key: ProviderKey | None, *, stream: bool) -> dict[str, str]:
     """What goes upstream: Hermes's own headers, none of the caller's."""
-    headers = {"Accept": "text/event-stream" if request.stream else "application/json"}
+    headers = {"Accept": "text/event-stream" if stream else "application/json"}
     if key is not None:
         headers["Authorization"] = f"Bearer {key.value.reveal()}"
     if endpoint.headers:
@@ -443,8 +446,8 @@ def _headers(endpoint: Endpoint, key: ProviderKey | None, request: ChatRequest) 
     return headers
 
 
-def _usage_of_answer(body: bytes) -> object:
-    """The usage of a whole completion.
+def _usage_of_answer(body: bytes, is_answer: Callable[[Any], bool]) -> object:
+    """The usage of a whole answer.
 
     Raises:
         CallFailed: the body is none.
@@ -458,7 +461,7 @@ def _usage_of_answer(body: bytes) -> object:
     return whole.get("usage")
 
 
-def _tolerantly(body: bytes) -> object:
+def _tolerantly(body: bytes) -> Any:
     """NaN and lone surrogates pass the clients' parsers, so they pass here."""
     import json
 

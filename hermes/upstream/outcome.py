@@ -107,11 +107,6 @@ def kind_of(status: int, error: ProviderError, *, streamed: bool) -> Kind:
     return Kind.UNWELL
 
 
-def is_answer(whole: Any) -> bool:
-    """Whether a parsed 2xx body is a completion: it has choices, and no error in their place."""
-    return isinstance(whole, dict) and not whole.get("error") and bool(whole.get("choices"))
-
-
 def _kind_of_refusal(error: ProviderError, *, streamed: bool) -> Kind:
     if error.is_context:
         return Kind.TOO_LONG

@@ -96,7 +96,7 @@ class Transport:
         self._connect_timeout_s = connect_timeout_s
         self._clock = clock
         self._idle: dict[tuple[str, str, int], list[tuple[socket.socket, float]]] = {}
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[tuple[str, str], Target] = {}
         self._tls = ssl.create_default_context()
         self._tls.load_verify_locations(certifi.where())
 
@@ -106,10 +106,11 @@ class Transport:
         headers: Mapping[str, str],
         body: Sequence[bytes],
         *,
+        route: str = "/chat/completions",
         deadline: float,
         lifeline: Lifeline,
     ) -> Response:
-        """One POST of JSON to `base_url` + `/chat/completions`; returns as soon as the answer's head is in.
+        """One POST of JSON to `base_url` + `route`; returns as soon as the answer's head is in.
 
         Args:
             deadline: a moment of the clock at which this attempt is over, its answer's body included.
@@ -118,9 +119,9 @@ class Transport:
             NotSent, Lost, TimedOut: see there.
             ClientGone: the caller has hung up meanwhile.
         """
-        target = self._targets.get(base_url)
+        target = self._targets.get((base_url, route))
         if target is None:
-            target = self._targets[base_url] = Target.parse(base_url)
+            target = self._targets[base_url, route] = Target.parse(base_url, route)
         head = _head(target, headers, sum(map(len, body)))
         place = (target.scheme, target.host, target.port)
         sock = self._pooled(place) or self._connect(target, deadline, lifeline)

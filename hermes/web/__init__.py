@@ -10,7 +10,7 @@ from flask_cors import CORS
 
 from hermes.bootstrap import Hermes
 from hermes.settings import ROOT
-from hermes.web import admin_api, errors, health, openai_api
+from hermes.web import admin_api, contract_api, directory_api, errors, health, openai_api
 
 EXPOSED_HEADERS = [
     "X-Request-Id",
@@ -21,6 +21,7 @@ EXPOSED_HEADERS = [
     "X-Hermes-Overhead-Ms",
     "X-Hermes-Cost-Usd",
     "Retry-After",
+    *(f"x-ratelimit-{what}-{kind}" for what in ("limit", "remaining", "reset") for kind in ("requests", "tokens")),
 ]
 """What a browser's script may read of an answer."""
 
@@ -35,7 +36,7 @@ def create_app(hermes: Hermes) -> Flask:
     app.url_map.merge_slashes = False  # no redirect of paths that try something
     app.json.sort_keys = False  # type: ignore[attr-defined]
     errors.install(app)
-    for module in (openai_api, admin_api, health):
+    for module in (openai_api, contract_api, admin_api, directory_api, health):
         app.register_blueprint(module.blueprint(hermes))
     origins = [origin.strip() for origin in hermes.settings.cors_origins.split(",") if origin.strip()]
     CORS(app, resources={"/v1/*": {"origins": origins}}, expose_headers=EXPOSED_HEADERS, send_wildcard=True)

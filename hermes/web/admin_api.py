@@ -5,10 +5,11 @@ from __future__ import annotations
 import gevent
 from flask import Blueprint, Response, jsonify, request
 
-from hermes.admission.auth import bearer_of, require_admin
 from hermes.bootstrap import Hermes
 from hermes.errors import NotFound
 from hermes.observe.metrics import CONTENT_TYPE
+from hermes.web import usage_api
+from hermes.web.caller import operator
 
 CLOSED = ("/admin", "/circuits", "/classifier", "/metrics", "/reload")
 """Where only the operator may go. Paths below that do not exist are closed too: nobody else learns which those are."""
@@ -21,15 +22,12 @@ def blueprint(hermes: Hermes) -> Blueprint:
     @bp.before_app_request
     def only_the_operator() -> None:
         if request.path.startswith(CLOSED):
-            require_admin(bearer_of(request.headers.get("Authorization", "")), hermes.policies.current().auth)
+            operator(hermes)
 
     _add_sessions(bp, hermes)
     _add_circuits(bp, hermes)
     _add_configuration(bp, hermes)
-
-    @bp.get("/admin/usage")
-    def usage() -> Response:
-        return jsonify({"rows": hermes.usage_rows(request.args)})
+    usage_api.add_routes(bp, hermes)
 
     @bp.get("/metrics")
     def metrics() -> Response:

@@ -44,6 +44,7 @@ def answer(error: HermesError) -> Response:
         response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     if error.should_retry is not None:
         response.headers["x-should-retry"] = "true" if error.should_retry else "false"
+    response.headers.extend(error.headers)
     return response
 
 

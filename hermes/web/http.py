@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 import gevent
 from flask import request
+from gunicorn.http.errors import ParseException
 
 from hermes.errors import BodyTimeout, InvalidRequest, PayloadTooLarge, UnsupportedMedia
 from hermes.observe.logs import request_id_var
@@ -62,7 +65,7 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
     pieces: list[bytes] = []
     left = limit + 1 if length is None else length
     while left > 0:
-        piece = _read(environ["wsgi.input"], min(READ_BYTES, left))
+        piece = _read(environ, min(READ_BYTES, left))
         if not piece:
             break
         pieces.append(piece)
@@ -74,13 +77,24 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _read(stream: Any, size: int) -> bytes:
+def _read(environ: dict[str, Any], size: int) -> bytes:
     try:
         with gevent.Timeout(BODY_PACE_S, TimeoutError):
-            data: bytes = stream.read(size)
+            data: bytes = environ["wsgi.input"].read(size)
     except TimeoutError:
         raise BodyTimeout("The request's body came too slowly.") from None
+    except (OSError, ParseException):
+        _listen_no_more(environ)
+        raise InvalidRequest("The body is not framed as its head says.") from None
     return data
+
+
+def _listen_no_more(environ: dict[str, Any]) -> None:
+    """Where a request ends is unknown, so what follows on this connection must not be taken for another one."""
+    sock = environ.get("gunicorn.socket")
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RD)
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

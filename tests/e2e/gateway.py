@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ADMIN_KEY = "canary-admin-key"
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 8.0
+COMMAND_LIMIT_S = 30.0
 ROWS_LIMIT_S = 5.0
 
 _users = itertools.count(1)
@@ -110,6 +111,19 @@ class Gateway:
         if not (self.folder / "router_config.yaml").exists():
             wanted["HERMES_CONFIG"] = None
         return {name: value for name, value in wanted.items() if value is not None}
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """What `python -m hermes …` does in the server's folder and environment."""
+        return subprocess.run(
+            [sys.executable, "-m", "hermes", *arguments],
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_LIMIT_S,
+            check=False,
+        )
 
     def sigterm(self) -> None:
         """Asks the master for an orderly end."""

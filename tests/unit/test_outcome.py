@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from hermes.upstream.outcome import COUNTS_AS_FAILURE, Kind, ProviderError, is_answer, kind_of
+from hermes.upstream.outcome import COUNTS_AS_FAILURE, Kind, ProviderError, kind_of
 
 SILENT = ProviderError()
 
@@ -53,18 +53,3 @@ def test_a_refusal_of_stream_options_is_only_one_where_a_stream_was_asked_for() 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b'{"error":7}', b'{"error":{"message":null}}'])
 def test_any_body_can_be_read(body: bytes) -> None:
     assert ProviderError.read(body) == SILENT
-
-
-@pytest.mark.parametrize(
-    ("body", "is_one"),
-    [
-        pytest.param({"choices": [{"message": {"content": None}}]}, True, id="null content"),
-        pytest.param({"choices": [{}], "error": None}, True, id="error null"),
-        pytest.param({"choices": []}, False, id="no choices"),
-        pytest.param({"error": {"message": "x"}}, False, id="an error"),
-        pytest.param([], False, id="a list"),
-        pytest.param(None, False, id="nothing"),
-    ],
-)
-def test_what_counts_as_an_answer(body: object, is_one: bool) -> None:
-    assert is_answer(body) is is_one

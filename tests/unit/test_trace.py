@@ -133,14 +133,18 @@ def test_fewer_backups_than_before_drop_the_rest(folder: Path) -> None:
     assert sorted(path.name for path in folder.glob(f"{NAME}*")) == [f"{NAME}.1", f"{NAME}.2"]
 
 
-def test_a_file_that_another_process_moved_is_opened_anew(folder: Path) -> None:
-    trace = TraceLog(folder, clock=Clock())
+def test_a_file_that_another_process_moved_is_opened_anew_within_a_second(folder: Path) -> None:
+    clock = Clock()
+    trace = TraceLog(folder, clock=clock)
     trace.emit("route", {"request_id": "r-1"})
 
     (folder / NAME).rename(folder / f"{NAME}.1")
     trace.emit("route", {"request_id": "r-2"})
+    clock.now += 1
+    trace.emit("route", {"request_id": "r-3"})
 
-    assert [line["request_id"] for line in lines(folder / NAME)] == ["r-2"]
+    assert [line["request_id"] for line in lines(folder / f"{NAME}.1")] == ["r-1", "r-2"]
+    assert [line["request_id"] for line in lines(folder / NAME)] == ["r-3"]
 
 
 def test_many_processes_lose_no_line_and_mix_none(folder: Path) -> None:

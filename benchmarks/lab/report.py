@@ -1,0 +1,155 @@
+"""Turns figures of many rounds into a table, for the terminal and for the documentation."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from lab.figures import AT_ONCE, CHUNKS, IDLE_STREAMS, SLOW_MS, STREAMS_AT_ONCE, Figures
+from lab.native import ROOT
+from lab.servers import nginx
+
+DOCUMENT = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- overhead:begin -->", "<!-- overhead:end -->"
+DIRECT, OURS = "direct", "Hermes"
+COMPARED = ("nginx", "bare relay")
+
+Round = Mapping[str, Figures]
+"""The figures of each subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table."""
+
+    figure: str
+    title: str
+    digits: int
+    is_added: bool = False
+    """Shown is what the subject adds to the direct way."""
+
+    for_direct: bool = True
+    has_ratio: bool = True
+
+
+ROWS = (
+    Row("cpu_ms", f"CPU a request, {AT_ONCE} at once, ms", 3, for_direct=False),
+    Row("per_second", f"requests a second, {AT_ONCE} at once", 0),
+    Row("p50_ms", "latency p50, ms", 2),
+    Row("p99_ms", "latency p99, ms", 2),
+    Row("single_p50_ms", "added p50, one at a time, ms", 2, is_added=True),
+    Row("slow_per_second", f"requests a second, provider takes {SLOW_MS} ms", 0),
+    Row("stream_cpu_ms", f"CPU a stream of {CHUNKS} chunks, {STREAMS_AT_ONCE} at once, ms", 2, for_direct=False),
+    Row("first_p50_ms", "added first byte p50, ms", 2, is_added=True),
+    Row("first_p99_ms", "added first byte p99, ms", 2, is_added=True),
+    Row("delay_p50_ms", "delay of a chunk p50, ms", 2),
+    Row("delay_p99_ms", "delay of a chunk p99, ms", 2),
+    Row("idle_kb", f"memory of an idle stream, of {IDLE_STREAMS}, KB", 1, for_direct=False),
+    Row("large_cpu_ms", "CPU of a 10 MB request, ms", 1, for_direct=False),
+    Row("large_peak_mb", "peak memory over a 10 MB request, MB", 0, for_direct=False),
+    Row("start_s", "start to first answer, s", 2, for_direct=False),
+    Row("rest_mb", "memory at rest, MB", 0, for_direct=False),
+    Row("failed", "failed requests", 0, has_ratio=False),
+)
+
+
+def typical(rounds: Sequence[Round], subject: str, row: Row) -> float:
+    """The median over the rounds; of what is added, each round against its own direct way."""
+    if row.is_added:
+        return median(figures[subject][row.figure] - figures[DIRECT][row.figure] for figures in rounds)
+    if row.figure == "failed":
+        return sum(figures[subject]["failed"] for figures in rounds)
+    return median(figures[subject][row.figure] for figures in rounds)
+
+
+def table(rounds: Sequence[Round]) -> str:
+    """A Markdown table that is also readable as it stands."""
+    subjects = list(rounds[0])
+    others = [name for name in COMPARED if name in subjects and OURS in subjects]
+    lines = [["", *subjects, *(f"{OURS} ÷ {name}" for name in others)]]
+    for row in ROWS:
+        if row.is_added and DIRECT not in subjects:
+            continue
+        values = {name: typical(rounds, name, row) for name in subjects}
+        lines.append([row.title, *(_cell(row, name, values[name]) for name in subjects)])
+        lines[-1] += [_ratio(row, values[OURS], values[name]) for name in others]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    return "\n".join(f"| {' | '.join(_padded(line, widths))} |" for line in lines)
+
+
+def instruments(rounds: Sequence[Round]) -> str:
+    """How cheap the stub and the load generator are, from the direct way, where they share one core."""
+    if DIRECT not in rounds[0]:
+        return ""
+    per_second, stub_ms, load_ms = (
+        median(figures[DIRECT][name] for figures in rounds) for name in ("per_second", "cpu_ms", "load_cpu_ms")
+    )
+    return (
+        f"The tools: asked directly, the provider stub takes {stub_ms * 1000:.1f} µs of CPU a request and the load "
+        f"generator {load_ms * 1000:.1f} µs; on one core together they do {per_second:,.0f} requests a second."
+    )
+
+
+def conditions(rounds: Sequence[Round], load_average: float) -> str:
+    """On what the figures were taken; no names or paths of the machine."""
+    busy = (
+        f" Other programs were running (load average {load_average:.1f}), so they are rough."
+        if load_average > 0.7
+        else ""
+    )
+    return (
+        f"Taken {datetime.now(UTC):%Y-%m-%d}, {len(rounds)} round{'s' if len(rounds) > 1 else ''}, medians; "
+        f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release().partition('-')[0]}, "
+        f"Python {platform.python_version()}{_nginx_version()}.{busy}"
+    )
+
+
+def write_document(rounds: Sequence[Round], load_average: float) -> Path:
+    """Replaces the block between the markers in docs/performance.md.
+
+    Raises:
+        SystemExit: the document or its markers are missing.
+    """
+    text = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
+    if BEGIN not in text or END not in text:
+        sys.exit(f"{DOCUMENT.name} lacks the lines {BEGIN} and {END}")
+    block = "\n\n".join(filter(None, (conditions(rounds, load_average), table(rounds), instruments(rounds))))
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{block}\n{END}{after}", encoding="utf-8")
+    return DOCUMENT
+
+
+def _cell(row: Row, subject: str, value: float) -> str:
+    if subject == DIRECT and (row.is_added or not row.for_direct):
+        return "–"
+    return f"{value:,.{row.digits}f}"
+
+
+def _ratio(row: Row, ours: float, other: float) -> str:
+    return f"{ours / other:.2f}" if row.has_ratio and other > 0 else "–"
+
+
+def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+
+
+def _processor() -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def _nginx_version() -> str:
+    path = nginx()
+    if path is None:
+        return ""
+    said = subprocess.run([path, "-v"], capture_output=True, text=True, check=False).stderr
+    return f", {said.partition(':')[2].strip().replace('/', ' ')}"

@@ -1,0 +1,84 @@
+"""What Hermes costs a request: against no gateway, nginx, and a bare relay of Flask, in one run.
+
+One provider stub and one load generator, both in C and both on core 1; the server under test alone on core 0, with one
+worker. Each round measures every subject once, freshly started, so that what disturbs the machine for a while disturbs
+all of them. The figure that holds on a shared machine is CPU from /proc; latencies are for comparing.
+
+    python benchmarks/overhead.py               about five minutes
+    python benchmarks/overhead.py --quick       one short round, about a minute
+    python benchmarks/overhead.py --markdown    writes the table into docs/performance.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+from lab import native, report
+from lab.figures import FULL, QUICK, Bodies, Size, measure
+from lab.process import pinned
+from lab.servers import SUBJECTS, nginx, start_stub
+
+
+def main() -> int:
+    """The exit status: 1 where Hermes has failed a request."""
+    options = _options()
+    size = QUICK if options.quick else FULL
+    if options.rounds:
+        size = replace(size, rounds=options.rounds)
+    subjects = [name for name in SUBJECTS if name in options.only.split(",")] if options.only else list(SUBJECTS)
+    if "nginx" in subjects and nginx() is None:
+        print("nginx not found: it is left out (on Debian: apt-get install nginx-light)", flush=True)
+        subjects.remove("nginx")
+    load_average = os.getloadavg()[0]
+    native.build()
+    with pinned(native.TOOLS_CPU), tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        rounds = run(subjects, size, Path(folder))
+    print(f"\n{report.conditions(rounds, load_average)}\n\n{report.table(rounds)}\n\n{report.instruments(rounds)}")
+    if options.json:
+        found = {"conditions": report.conditions(rounds, load_average), "size": asdict(size), "rounds": rounds}
+        Path(options.json).write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if options.markdown:
+        print(f"\nWritten into {report.write_document(rounds, load_average).name}")
+    return int(any(figures.get(report.OURS, {}).get("failed") for figures in rounds))
+
+
+def run(subjects: list[str], size: Size, folder: Path) -> list[report.Round]:
+    """All rounds; one line of progress for each subject."""
+    stub = start_stub(folder)
+    bodies = Bodies(folder)
+    rounds: list[report.Round] = []
+    try:
+        for number in range(1, size.rounds + 1):
+            figures = {}
+            for name in subjects:
+                figures[name] = measure(partial(SUBJECTS[name], stub), bodies, size)
+                print(
+                    f"round {number} of {size.rounds}, {name}: {figures[name]['cpu_ms']:.3f} ms of CPU a request, "
+                    f"{figures[name]['stream_cpu_ms']:.2f} ms a stream",
+                    flush=True,
+                )
+            rounds.append(figures)
+    finally:
+        stub.process.stop()
+    return rounds
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--rounds", type=int, help="another number of rounds")
+    parser.add_argument("--only", help=f"subjects, separated by commas: {', '.join(SUBJECTS)}")
+    parser.add_argument("--json", metavar="FILE", help="write every figure of every round")
+    parser.add_argument("--markdown", action="store_true", help="write the table into docs/performance.md")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

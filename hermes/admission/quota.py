@@ -1,0 +1,116 @@
+"""May this run, as far as limits and budgets say? Everything that is asked for is granted by the store at once, or
+nothing is.
+
+A request's claims on rates, slots and budgets go to the store together. Where it refuses one, that one says what to do:
+turn to another slot, fill a counter, rise to the next bar; then all are asked for again. Or it refuses the request.
+
+What was granted is a hold. It is settled once, whatever becomes of the request: with what was used, or with nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes.admission.budgets import Budgets, Share
+from hermes.admission.claims import Part
+from hermes.admission.estimate import Estimate
+from hermes.admission.limits import Limits, headers
+from hermes.directory import Directory
+from hermes.errors import HermesError
+from hermes.policy import Policy
+from hermes.state.store import StateStore
+from hermes.types import Principal, Usage
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Hold:
+    """What a request has been granted, until it is settled."""
+
+    __slots__ = ("_parts", "_store", "downgrade", "headers")
+
+    def __init__(
+        self, store: StateStore, parts: Sequence[Part], headers: Headers = (), *, downgrade: bool = False
+    ) -> None:
+        self.headers = headers
+        """`x-ratelimit-…`, for the answer."""
+
+        self.downgrade = downgrade
+        """A budget that is used up allows the simple tier only."""
+
+        self._store = store
+        self._parts = parts
+
+    def settle(self, usage: Usage | None, cost_nanousd: int | None) -> None:
+        """Gives back what was not used; a second call changes nothing.
+
+        Args:
+            usage: None: nothing was used.
+            cost_nanousd: None: unknown, which costs a budget nothing.
+        """
+        parts, self._parts = self._parts, ()
+        for part in parts:
+            part.settle(self._store, usage, cost_nanousd)
+
+
+class Quota:
+    """Grants holds."""
+
+    def __init__(self, store: StateStore, limits: Limits, budgets: Budgets) -> None:
+        self._store = store
+        self._limits = limits
+        self._budgets = budgets
+        self._free = Hold(store, ())
+
+    def reserve(
+        self,
+        principal: Principal,
+        directory: Directory,
+        policy: Policy,
+        estimate: Estimate,
+        function_name: str | None = None,
+    ) -> Hold:
+        """Sets aside what a request may use. Without limits and budgets it takes a microsecond.
+
+        Raises:
+            RateLimited: a limit of the caller's is reached.
+            BudgetExceeded: a budget that blocks is used up.
+            BooksUnreadable: what was spent cannot be told, and the operator lets nobody pass then.
+        """
+        is_limited = self._limits.concern(principal, policy.limits)
+        if not is_limited and not directory.budgets:
+            return self._free
+        windows = self._limits.windows(principal, policy.limits, estimate) if is_limited else []
+        try:
+            shares = self._budgets.shares(principal, function_name, directory, policy.budgets, estimate)
+            slots = self._limits.slots(principal, policy.limits, _longest_s(policy)) if is_limited else []
+            parts: list[Part] = [*windows, *slots, *shares]
+            self._grant(parts)
+        except HermesError as refusal:
+            refusal.headers = headers(windows, self._store)
+            raise
+        return Hold(self._store, parts, headers(windows, self._store), downgrade=_downgrades(shares))
+
+    def _grant(self, parts: Sequence[Part]) -> None:
+        while True:
+            asked = [(part, position, claim) for part in parts for position, claim in enumerate(part.claims)]
+            refused = self._store.reserve([claim for _, _, claim in asked])
+            if refused is None:
+                break
+            part, position, _ = asked[refused]
+            part.refused(position)
+        for part in parts:
+            part.granted()
+
+
+def _downgrades(shares: Sequence[Share]) -> bool:
+    return any(share.downgrades for share in shares)
+
+
+def _longest_s(policy: Policy) -> float:
+    """How long a request may take; one that asks for more time with a header has so much for each attempt only."""
+    return max(
+        timeout_s
+        for cascade in policy.cascades.values()
+        for timeout_s in (cascade.timeout_s, *(endpoint.timeout_s for endpoint in cascade.endpoints))
+    )

@@ -1,0 +1,56 @@
+"""`pins get`, `pins set` and `pins delete`."""
+
+from __future__ import annotations
+
+import click
+
+from hermes.cli.directory import open_directory, say_json, say_table
+
+COLUMNS = ("pin", "value", "since", "by")
+
+
+@click.group()
+def pins() -> None:
+    """See and set which model serves a role, what is compared with it, and the kill switch."""
+
+
+@pins.command()
+@click.argument("key", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+def get(key: str | None, as_json: bool) -> None:
+    """Print the value of the pin KEY, or every pin that is set."""
+    with open_directory() as directory:
+        found = directory.repository.get_pins() if key is None else [directory.editor.pin(key)]
+    if as_json:
+        say_json({"pins": found} if key is None else found[0])
+    elif key is not None:
+        click.echo(found[0]["value"])
+    else:
+        say_table([COLUMNS, *((pin["key"], pin["value"], pin["updated_at"], pin["updated_by"]) for pin in found)])
+
+
+@pins.command("set")
+@click.argument("key")
+@click.argument("value")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+def set_pin(key: str, value: str, as_json: bool) -> None:
+    """Set the pin KEY to VALUE; running servers follow within a second. `ai.gateway.enabled false` stops them all."""
+    with open_directory() as directory:
+        pin = directory.editor.set_pin(key, {"value": value}, directory.actor)
+    if as_json:
+        say_json(pin)
+    else:
+        click.echo(f"{pin['key']} is {pin['value']}.")
+
+
+@pins.command()
+@click.argument("key")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+def delete(key: str, as_json: bool) -> None:
+    """Take the pin KEY away, so that the configuration holds again."""
+    with open_directory() as directory:
+        directory.editor.delete_pin(key, directory.actor)
+    if as_json:
+        say_json({"deleted": key})
+    else:
+        click.echo(f"{key} is not set any more.")

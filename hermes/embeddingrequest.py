@@ -1,0 +1,70 @@
+"""An embedding request: its bytes go on as they are, but for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from hermes import rawjson
+from hermes.chatrequest import parse_object
+from hermes.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingRequest:
+    """What the caller sent, in the shape that the cascade asks with."""
+
+    raw: bytes
+    body: Mapping[str, Any]
+    messages: list[Any]
+    """The texts as if they were messages, for estimates and previews."""
+
+    model: str
+    stream: bool = False
+    wants_usage: bool = False
+    route: str = "/embeddings"
+
+    @classmethod
+    def parse(cls, raw: bytes) -> EmbeddingRequest:
+        """Reads the request's bytes.
+
+        Raises:
+            InvalidRequest: it is no JSON object with an input.
+        """
+        body = parse_object(raw)
+        texts = body.get("input")
+        texts = [texts] if isinstance(texts, str) else texts
+        if not isinstance(texts, list) or not texts or texts == [""]:
+            raise InvalidRequest("input must be a text, or a list of texts or tokens.", param="input")
+        model = body.get("model", "")
+        if not isinstance(model, str | None):
+            raise InvalidRequest("model must be a string.", param="model")
+        return cls(raw, body, [{"role": "user", "content": _text(texts)}], model or "")
+
+    def outgoing(self, model: str, *, ask_usage: bool) -> list[bytes]:
+        """The body for a provider."""
+        return rawjson.replaced(self.raw, {"model": orjson.dumps(model)})
+
+    def needs(self) -> frozenset[str]:
+        """Capabilities are a matter of chat models."""
+        return frozenset()
+
+    def choices(self) -> int:
+        """Embeddings have none to choose from."""
+        return 1
+
+    def is_answer(self, whole: Any) -> bool:
+        """Whether a parsed 2xx body holds embeddings."""
+        return isinstance(whole, dict) and not whole.get("error") and bool(whole.get("data"))
+
+
+def _text(texts: list[Any]) -> str:
+    """The input as one text; a list of token numbers counts as so many words."""
+    return " ".join(text if isinstance(text, str) else " ".join("0" for _ in _tokens(text)) for text in texts)
+
+
+def _tokens(item: Any) -> list[Any]:
+    return item if isinstance(item, list) else [item]

@@ -1,0 +1,185 @@
+"""The two halves of the product, where they differ: what they read of a request, and how they choose who answers.
+
+The router reads a conversation and decides by its text. The gateway contract reads a role and obeys its pin. Everything
+before and after is the same way, in `gateway.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from hermes.admission.auth import require_role, with_user
+from hermes.chatrequest import ChatRequest
+from hermes.contractrequest import ContractRequest, with_house_voice
+from hermes.directory import Directory, Scope
+from hermes.embeddingrequest import EmbeddingRequest
+from hermes.errors import InvalidRequest
+from hermes.policy import Policy
+from hermes.routing.router import Asked, Router
+from hermes.types import Cascade, Decision, Endpoint, Principal
+from hermes.upstream.catalog import pinned
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What is read of a request."""
+
+    chat: ChatRequest | EmbeddingRequest
+    principal: Principal
+    """With the user that the request names."""
+
+    role: str | None = None
+    function_name: str | None = None
+    use_case: str | None = None
+    context_hint: str | None = None
+    data_classes: tuple[str, ...] = ()
+    named_session: str | None = None
+    forced_tier: str | None = None
+    is_legacy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the headers of a request say beside its body."""
+
+    tier: str | None = None
+    session: str | None = None
+    user: str = ""
+    wants_stream: bool = False
+    """The route itself asks for a stream."""
+
+
+class Half(Protocol):
+    """One half of the product."""
+
+    scope: Scope
+
+    def read(self, raw: bytes, said: Said, principal: Principal, policy: Policy) -> Incoming:
+        """Reads the request's bytes. Raises `InvalidRequest`."""
+
+    def choose(
+        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+    ) -> tuple[Decision | None, Cascade]:
+        """Who shall answer, and why (None: there was nothing to decide). `downgrade`: a budget allows the simple tier
+        only.
+        """
+
+    def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        """Whoever may be the first to be asked: nothing is decided yet, and a budget must hold for the dearest."""
+
+
+class RouterHalf:
+    """`/v1/chat/completions`: the text decides."""
+
+    scope: Scope = "router"
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def read(self, raw: bytes, said: Said, principal: Principal, policy: Policy) -> Incoming:
+        chat = ChatRequest.parse(raw)
+        metadata = chat.body.get("metadata")
+        known = metadata if isinstance(metadata, Mapping) else {}
+        named, classes = known.get("session_id"), known.get("data_classes")
+        return Incoming(
+            chat=chat,
+            principal=with_user(principal, chat.body, said.user),
+            data_classes=tuple(map(str, classes)) if isinstance(classes, list) else (),
+            named_session=said.session or (str(named) if named else None),
+            forced_tier=said.tier,
+        )
+
+    def choose(
+        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+    ) -> tuple[Decision, Cascade]:
+        asked = Asked(
+            principal=incoming.principal,
+            messages=incoming.chat.messages,
+            requested_model=incoming.chat.model,
+            forced_tier_header="simple" if downgrade else incoming.forced_tier,
+            named_session=incoming.named_session,
+            preview=preview or "",
+        )
+        decision = self._router.decide(policy, asked)
+        if decision.source == "role":
+            require_role(incoming.principal, incoming.chat.model)
+            return decision, pinned(policy, decision.tier, directory.pins.get(f"model.{incoming.chat.model}"))
+        return decision, policy.cascades[decision.tier]
+
+    def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        return [*_primaries(policy), *_pinned_first(policy, directory, incoming.chat.model)]
+
+
+class ContractHalf:
+    """`/v1/completions`: the role decides."""
+
+    scope: Scope = "gateway"
+
+    def read(self, raw: bytes, said: Said, principal: Principal, policy: Policy) -> Incoming:
+        request = ContractRequest.parse(raw, stream=said.wants_stream)
+        if request.role not in policy.gateway.roles:
+            known = ", ".join(sorted(policy.gateway.roles))
+            raise InvalidRequest(f"There is no role {request.role}; the roles are: {known}.", param="role")
+        require_role(principal, request.role)
+        return Incoming(
+            chat=with_house_voice(request.chat, policy.gateway.house_voice),
+            principal=replace(principal, user_id=request.user_id or said.user.strip() or None),
+            role=request.role,
+            function_name=request.function_name,
+            use_case=request.use_case,
+            context_hint=request.context_hint,
+            data_classes=request.data_classes,
+            is_legacy=request.is_legacy,
+        )
+
+    def choose(
+        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+    ) -> tuple[Decision, Cascade]:
+        role = incoming.role or ""
+        if downgrade:
+            return Decision("simple", "role"), policy.cascades["simple"]
+        tier = policy.gateway.roles[role]
+        return Decision(tier, "role"), pinned(policy, tier, directory.pins.get(f"model.{role}"))
+
+    def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        return [*_primaries(policy), *_pinned_first(policy, directory, incoming.role or "")]
+
+
+class EmbeddingHalf:
+    """`/v1/embeddings`: the model that is asked for, else the configured embedder."""
+
+    scope: Scope = "router"
+
+    def read(self, raw: bytes, said: Said, principal: Principal, policy: Policy) -> Incoming:
+        request = EmbeddingRequest.parse(raw)
+        return Incoming(chat=request, principal=with_user(principal, request.body, said.user))
+
+    def choose(
+        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+    ) -> tuple[Decision | None, Cascade]:
+        endpoint = _embedder(incoming, policy)
+        if endpoint is None:
+            raise InvalidRequest(
+                "No embedder is configured (knowledge.embedder), and no endpoint has this model.", param="model"
+            )
+        return None, Cascade("simple", (endpoint,), endpoint.timeout_s)
+
+    def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        endpoint = _embedder(incoming, policy)
+        return [endpoint] if endpoint is not None else []
+
+
+def _primaries(policy: Policy) -> list[Endpoint]:
+    return [cascade.endpoints[0] for cascade in policy.cascades.values()]
+
+
+def _pinned_first(policy: Policy, directory: Directory, role: str) -> list[Endpoint]:
+    tier = policy.gateway.roles.get(role)
+    return [] if tier is None else [pinned(policy, tier, directory.pins.get(f"model.{role}")).endpoints[0]]
+
+
+def _embedder(incoming: Incoming, policy: Policy) -> Endpoint | None:
+    asked = (e for e in policy.endpoints().values() if e.model == incoming.chat.model)
+    return next(asked, policy.embedder)

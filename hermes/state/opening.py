@@ -1,0 +1,36 @@
+"""Which state store a URL names."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from urllib.parse import urlsplit
+
+from hermes.settings import MEMORY
+from hermes.state.resilient import ResilientStore
+from hermes.state.store import MemoryStore, StateStore
+
+log = logging.getLogger("hermes-router.state")
+
+THIS_MACHINE: Final = (None, "localhost", "127.0.0.1", "::1")
+
+
+def open_store(url: str, workers: int = 1) -> StateStore:
+    """The store of `HERMES_STATE_URL`; one that is shared need not be there yet.
+
+    Args:
+        workers: how many of this machine's processes use it.
+
+    Raises:
+        StartRefused: the URL makes no sense.
+    """
+    if url == MEMORY:
+        return MemoryStore()
+    # redis-py takes a fifth of a second to load, and only this kind of URL needs it.
+    from hermes.state.redis_store import RedisStore
+
+    store = ResilientStore(RedisStore(url), workers)
+    parts = urlsplit(url)
+    if parts.scheme == "redis" and not parts.password and parts.hostname not in THIS_MACHINE:
+        log.warning("The shared state on %s asks for no password and is not encrypted", parts.hostname)
+    return store

@@ -1,0 +1,241 @@
+"""The shared store, or this worker's own state while that is away: completions go on whatever becomes of Redis.
+
+    present ──(a verb finds it away: one warning)──► away ──(`tend` has reached it and told it all: one line)──► present
+
+While it is away no request asks for it: `tend`, which a background loop calls, knocks once a second. So an outage costs
+the requests that are just waiting for an answer about 50 ms, once, and the others nothing.
+
+What the verbs mean for this worker while the store is away:
+
+| verb | means |
+| --- | --- |
+| `get` | what this worker last read or wrote itself (the *mirror*), or has counted since the outage began |
+| `put`, `delete` | done here, and told to the store when it is back |
+| `put_new`, `claim` | granted once in each worker, not once among all |
+| `add` | counted from zero here; the sum is added to the store's counter when it is back |
+| `reserve` | the same, against this worker's share of each limit: the limit divided by the number of workers |
+| `items`, `count` | what this worker knows |
+
+A store that comes back empty (restarted without its data, or flushed) is given what the workers' mirrors hold, so that
+conversations keep their tier. It is recognised by its *generation*, a name that is lost with everything else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from hermes.state.arrears import Arrears
+from hermes.state.shared import SharedStore, StoreAway
+from hermes.state.store import Claim, MemoryStore
+
+log = logging.getLogger("hermes-router.state")
+
+KNOCK_EVERY_S: Final = 1.0
+LONGEST_REST_S: Final = 3.0
+STEADY_S: Final = 10.0
+"""A store that goes away sooner than this after its return is left alone for longer each time, up to `LONGEST_REST_S`:
+one that is merely slow would else come and go all the time."""
+
+MIRROR_KEYS: Final = 20_000
+"""Of each noun, about 8 MB."""
+
+
+class Mirror(MemoryStore):
+    """A memory store whose whole content can be had."""
+
+    def contents(self) -> list[tuple[str, str, float]]:
+        """Every key with its value and the seconds that it has to live."""
+        now = self._clock()
+        entries = [(key, entry) for noun in list(self._nouns) for key, entry in self._living(noun)]
+        return [(key, entry.value, entry.dies_at - now) for key, entry in entries]
+
+
+class ResilientStore:
+    """Implements `StateStore` on a shared store that may be away."""
+
+    def __init__(
+        self,
+        shared: SharedStore,
+        workers: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+        new_name: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        """Takes a shared store.
+
+        Args:
+            workers: how many workers there are, each of which has a share of every limit while the store is away.
+        """
+        self._shared = shared
+        self._workers = max(1, workers)
+        self._clock = clock
+        self._new_name = new_name
+        self._mirror = Mirror(clock, MIRROR_KEYS)
+        self._counters = MemoryStore(clock)
+        self._arrears = Arrears(clock)
+        self._generation: str | None = None
+        self._is_away = False
+        self._left_at = self._back_at = -STEADY_S
+        self._rest_s = KNOCK_EVERY_S
+        self._next_knock = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether this worker goes by its own state."""
+        return self._is_away
+
+    # -- the verbs ----------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> str | None:
+        if not self._is_away:
+            try:
+                found = self._shared.look(key)
+            except StoreAway as away:
+                self._leave(away)
+            else:
+                self._reflect(key, found)
+                return found[0] if found else None
+        own = self._counters.get(key)
+        return own if own is not None else self._mirror.get(key)
+
+    def put(self, key: str, value: str, ttl_s: float) -> None:
+        self._mirror.put(key, value, ttl_s)
+        if not self._is_away:
+            try:
+                self._shared.put(key, value, ttl_s)
+            except StoreAway as away:
+                self._leave(away)
+            else:
+                return
+        self._arrears.put(key, value, ttl_s)
+
+    def delete(self, key: str) -> bool:
+        was_here = self._mirror.delete(key)
+        if not self._is_away:
+            try:
+                return self._shared.delete(key)
+            except StoreAway as away:
+                self._leave(away)
+        self._arrears.delete(key)
+        return self._counters.delete(key) or was_here
+
+    def add(self, key: str, amount: int, ttl_s: float) -> int:
+        if not self._is_away:
+            try:
+                return self._shared.add(key, amount, ttl_s)
+            except StoreAway as away:
+                self._leave(away)
+        self._arrears.add(key, amount, ttl_s)
+        return self._counters.add(key, amount, ttl_s)
+
+    def claim(self, key: str, ttl_s: float) -> bool:
+        return self.put_new(key, "1", ttl_s)
+
+    def put_new(self, key: str, value: str, ttl_s: float) -> bool:
+        if not self._is_away:
+            try:
+                is_new = self._shared.put_new(key, value, ttl_s)
+            except StoreAway as away:
+                self._leave(away)
+            else:
+                if is_new:
+                    self._mirror.put(key, value, ttl_s)
+                return is_new
+        if self.get(key) is not None:
+            return False
+        self.put(key, value, ttl_s)
+        return True
+
+    def reserve(self, claims: Sequence[Claim]) -> int | None:
+        if not self._is_away:
+            try:
+                return self._shared.reserve(claims)
+            except StoreAway as away:
+                self._leave(away)
+        shares = [_share(claim, self._workers) for claim in claims]
+        refused = self._counters.reserve(shares)
+        if refused is not None:
+            return refused
+        for claim, share in zip(claims, shares, strict=True):
+            if claim.amount != share.amount:
+                self._counters.add(claim.key, claim.amount - share.amount, claim.ttl_s)
+            self._arrears.add(claim.key, claim.amount, claim.ttl_s)
+        return None
+
+    def items(self, noun: str) -> list[tuple[str, str]]:
+        if not self._is_away:
+            try:
+                return self._shared.items(noun)
+            except StoreAway as away:
+                self._leave(away)
+        return list({**dict(self._mirror.items(noun)), **dict(self._counters.items(noun))}.items())
+
+    def count(self, noun: str) -> int:
+        if not self._is_away:
+            try:
+                return self._shared.count(noun)
+            except StoreAway as away:
+                self._leave(away)
+        return len(self.items(noun))
+
+    # -- away and back ------------------------------------------------------------------------------------
+
+    def tend(self) -> None:
+        """Looks after the store; to be called about twice a second by a background loop.
+
+        While it is away: knocks, tells it what it has missed, and ends the outage. While it is there: notices that it
+        was emptied.
+        """
+        if self._is_away and self._clock() < self._next_knock:
+            return
+        try:
+            self._meet()
+            told = self._arrears.tell(self._shared)
+        except StoreAway as away:
+            self._next_knock = self._clock() + KNOCK_EVERY_S
+            self._leave(away)
+            return
+        # Between the last word told and the next line no other greenlet runs, so nothing stays untold.
+        if self._is_away:
+            self._is_away = False
+            self._counters = MemoryStore(self._clock)
+            self._back_at = self._clock()
+            gone_s = self._back_at - self._left_at
+            log.info("The shared state is back after %.1f s; it was told %d changes of this worker", gone_s, told)
+
+    def _leave(self, reason: StoreAway) -> None:
+        if self._is_away:
+            return
+        now = self._clock()
+        is_unsteady = now - self._back_at < STEADY_S
+        self._rest_s = min(2 * self._rest_s, LONGEST_REST_S) if is_unsteady else KNOCK_EVERY_S
+        self._next_knock = now + self._rest_s
+        self._left_at = now
+        self._is_away = True
+        log.warning("The shared state is away, this worker goes on with its own (%s)", reason)
+
+    def _meet(self) -> None:
+        """Finds out whether the store is still the one that was met before; a new one is given the mirror's content."""
+        generation = self._shared.generation(self._new_name())
+        if generation != self._generation:
+            if self._generation is not None:
+                contents = self._mirror.contents()
+                self._shared.offer(contents)
+                log.warning("The shared state was empty; this worker has offered it %d entries", len(contents))
+            self._generation = generation
+
+    def _reflect(self, key: str, found: tuple[str, float] | None) -> None:
+        if found is None:
+            self._mirror.delete(key)
+        else:
+            self._mirror.put(key, *found)
+
+
+def _share(claim: Claim, workers: int) -> Claim:
+    """A worker's share of a limit. An amount over the share passes where nothing is used yet: else it never could."""
+    limit = max(1, claim.limit // workers)
+    return replace(claim, limit=limit, amount=min(claim.amount, limit))

@@ -1,0 +1,108 @@
+"""What was spent in a period, summed from the usage log: for budgets whose counters are missing, and for operators.
+
+A row counts when tokens were counted for it, so refusals and failures do not; one whose price is unknown counts nothing
+but its tokens. Sums are of whole nano-USD, row by row: SQLite would add up binary fractions.
+
+Rows that are still in the spool are moved to the database before it is asked. Whoever asks waits for two seconds at
+most, whatever the database does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import gevent
+from peewee import SQL, fn
+
+from hermes.directory import BudgetScope, Spent, Unit
+from hermes.errors import BooksUnreadable
+from hermes.storage.db import Database
+from hermes.storage.models import UsageRow
+from hermes.storage.repositories import COLUMNS
+from hermes.storage.usage_filter import utc_text
+
+Result = TypeVar("Result")
+
+WAIT_S: Final = 2.0
+RETRY_AFTER_S: Final = 5.0
+
+NAMES: Final[dict[BudgetScope, Any]] = {
+    "key": UsageRow.key_id,
+    "user": UsageRow.user_id,
+    "function": UsageRow.function_name,
+}
+"""The column that says whose use a row is; a global budget needs none."""
+
+NANOUSD: Final = fn.COALESCE(fn.SUM(fn.ROUND(UsageRow.estimated_cost_usd * SQL("1000000000")).cast("BIGINT")), 0)
+TOKENS: Final = fn.COALESCE(fn.SUM(UsageRow.total_tokens), 0)
+REQUESTS: Final = fn.COUNT(UsageRow.total_tokens)
+SUMS: Final[dict[Unit, Any]] = {"usd": NANOUSD, "tokens": TOKENS, "requests": REQUESTS}
+
+
+class Spending:
+    """Sums of `ai_usage_logs`."""
+
+    def __init__(self, database: Database, flush: Callable[[], bool], wait_s: float = WAIT_S) -> None:
+        """
+        Args:
+            flush: moves the spool to the database and says whether it is there.
+        """
+        self._database = database
+        self._flush = flush
+        self._wait_s = wait_s
+
+    def spent(self, scope: BudgetScope, name: str, start: datetime, end: datetime) -> Spent:
+        """What one of a scope has used from a moment until another; for the global scope, all together.
+
+        With 240,000 rows in the period 100 ms for all, 20 ms for one of twenty.
+
+        Raises:
+            BooksUnreadable: the database does not answer, or does not take the rows of the spool.
+        """
+        return self._ask(_spent, scope, name, start, end)
+
+    def most(self, scope: BudgetScope, unit: Unit, start: datetime, end: datetime) -> tuple[str, Spent] | None:
+        """Who of a scope has used most, by the unit, and what; None where nobody has used anything. Raises alike."""
+        return self._ask(_most, scope, unit, start, end)
+
+    def _ask(self, read: Callable[..., Result], *args: Any) -> Result:
+        if not self._flush():
+            raise BooksUnreadable("The usage log does not take rows at the moment.", retry_after_s=RETRY_AFTER_S)
+        # The reading is not interrupted when its time is over: a connection in the midst of an answer is of no use.
+        reading = gevent.spawn(self._outcome, read, args)
+        reading.join(self._wait_s)
+        if not reading.ready():
+            raise BooksUnreadable("The usage log does not answer in time.", retry_after_s=RETRY_AFTER_S)
+        result, error = reading.value
+        if error is not None:
+            raise BooksUnreadable("The usage log cannot be read at the moment.", retry_after_s=RETRY_AFTER_S) from error
+        found: Result = result
+        return found
+
+    def _outcome(self, read: Callable[..., Result], args: tuple[Any, ...]) -> tuple[Result | None, Exception | None]:
+        try:
+            return self._database.read(read, *args), None
+        except Exception as error:  # noqa: BLE001  (an edge: whatever the database does; raised again by who asked)
+            return None, error
+
+
+def _spent(scope: BudgetScope, name: str, start: datetime, end: datetime) -> Spent:
+    query = _within(UsageRow.select(NANOUSD, TOKENS, REQUESTS), start, end)
+    if scope != "global":
+        column = NAMES[scope]
+        query = query.where(column == COLUMNS[column.name](name))
+    return Spent(*map(int, query.tuples().get()))
+
+
+def _most(scope: BudgetScope, unit: Unit, start: datetime, end: datetime) -> tuple[str, Spent] | None:
+    column = NAMES[scope]
+    query = _within(UsageRow.select(column, NANOUSD, TOKENS, REQUESTS), start, end)
+    query = query.where(column.is_null(False), UsageRow.total_tokens.is_null(False))
+    found = query.group_by(column).order_by(SUMS[unit].desc(), column).limit(1).tuples().first()
+    return None if found is None else (found[0], Spent(*map(int, found[1:])))
+
+
+def _within(query: Any, start: datetime, end: datetime) -> Any:
+    return query.where(UsageRow.created_at >= utc_text(start), UsageRow.created_at < utc_text(end))

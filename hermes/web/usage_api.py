@@ -1,0 +1,56 @@
+"""The usage log over HTTP: a page of it as JSON, all of it as a CSV file, the receipt of one request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from flask import Blueprint, Response, jsonify, request
+
+from hermes.bootstrap import Hermes
+from hermes.storage.export import csv_lines
+
+NAME_CHARS: Final = 40
+"""How much of a filter's value the file's name shows."""
+
+
+def add_routes(bp: Blueprint, hermes: Hermes) -> None:
+    """Adds the routes to the operators' blueprint, which closes them."""
+
+    @bp.get("/admin/usage")
+    def usage() -> Response:
+        return jsonify({"rows": hermes.usage_rows(request.args)})
+
+    @bp.get("/admin/usage.csv")
+    def usage_csv() -> Response:
+        pages = hermes.usage_pages(request.args)
+        response = Response(_csv(pages), content_type="text/csv; charset=utf-8")
+        response.headers.set("Content-Disposition", "attachment", filename=file_name(request.args))
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    @bp.get("/admin/usage/<request_id>")
+    def one_request(request_id: str) -> Response:
+        return jsonify(hermes.receipt(request_id))
+
+
+def file_name(filters: Mapping[str, str]) -> str:
+    """The name under which a browser keeps the file, with the filters in it, so that two files are told apart.
+
+    >>> file_name({"status": "error", "from": "2026-05-01T00:00Z", "model": "../a b"})
+    'hermes-usage_status-error_from-2026-05-01T00-00Z_model-a-b.csv'
+    """
+    shown = ((name, re.sub(r"[^\w.@]+", "-", value)[:NAME_CHARS].strip("-.")) for name, value in filters.items())
+    return "_".join(["hermes-usage", *(f"{name}-{value}" for name, value in shown if value)]) + ".csv"
+
+
+def _csv(pages: Iterable[list[dict[str, Any]]]) -> Iterator[str]:
+    """The file page by page, each 2 ms of the event loop's time; an abandoned download leaves nothing behind.
+
+    When the database fails on the way, the connection breaks off instead of ending well, so that half a file is not
+    taken for a whole one.
+    """
+    yield from csv_lines(())
+    for page in pages:
+        yield "".join(csv_lines(page, header=False))

@@ -1,0 +1,527 @@
+"""A budget refuses once it is used up, counts what is under way, and survives the loss of its counters."""
+
+from __future__ import annotations
+
+import logging
+
+import gevent
+import pytest
+
+from hermes.directory import EACH, Action, Budget, BudgetScope, Spent
+from hermes.errors import BooksUnreadable, BudgetExceeded, RateLimited
+from hermes.policy import BudgetsPolicy
+from tests.unit.quota_bench import NOON, USD, Bench, a_budget, closed, per_user
+
+UNTIL_MIDNIGHT_S = 11 * 3600 + 59 * 60 + 45
+
+
+def refusal(bench: Bench, *args: object, **ask: object) -> BudgetExceeded:
+    with pytest.raises(BudgetExceeded) as refused:
+        bench.ask(*args, **ask)  # type: ignore[arg-type]
+    return refused.value
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+# -- counting ---------------------------------------------------------------------------------------------
+
+
+def test_a_request_passes_while_less_than_the_limit_is_used() -> None:
+    bench = Bench(a_budget(150))
+
+    first, second = bench.ask(), bench.ask()
+    refusal(bench)
+    assert bench.counter("tokens", "user", "anna") == 200
+
+    bench.finish(first, tokens=30)
+    bench.finish(second, tokens=20)
+
+    assert bench.counter("tokens", "user", "anna") == 50
+    bench.ask()
+
+
+def test_what_was_not_used_is_given_back() -> None:
+    bench = Bench(a_budget(100))
+    hold = bench.ask()
+
+    hold.settle(None, None)
+    hold.settle(None, None)
+
+    assert bench.counter("tokens", "user", "anna") == 0
+
+
+def test_money_is_set_aside_at_the_dearest_price_that_could_answer() -> None:
+    bench = Bench(a_budget(USD, "usd"))
+
+    hold = bench.ask(models=("cheap", "dear"))
+    assert bench.counter("usd", "user", "anna") == 200_000
+    bench.finish(hold, tokens=50, per_token=1000)
+
+    assert bench.counter("usd", "user", "anna") == 50_000
+
+
+def test_a_model_without_a_price_sets_the_floor_aside_and_costs_nothing_but_tokens() -> None:
+    budgets = (a_budget(USD, "usd"), a_budget(1000, "tokens", period="week"))
+    bench = Bench(*budgets, budgets=BudgetsPolicy(unpriced_reserve_nanousd=777))
+
+    hold = bench.ask(models=("unknown",))
+    assert bench.counter("usd", "user", "anna") == 777
+    bench.finish(hold, tokens=40, per_token=None)
+
+    assert bench.counter("usd", "user", "anna") == 0
+    assert bench.counter("tokens", "user", "anna", "week") == 40
+
+
+def test_requests_are_counted_when_they_used_something() -> None:
+    bench = Bench(a_budget(2, "requests"))
+    bench.ask().settle(None, None)
+    bench.finish(bench.ask())
+    bench.finish(bench.ask())
+
+    refusal(bench)
+
+
+def test_a_free_model_is_refused_too_and_the_error_says_why() -> None:
+    bench = Bench(a_budget(USD, "usd"))
+    bench.finish(bench.ask(), tokens=10**6)
+
+    message = refusal(bench, models=("free",)).message
+
+    assert "before a model is chosen" in message
+    assert "a model that costs nothing does not help" in message
+
+
+def test_a_budget_of_nothing_refuses_everything() -> None:
+    refusal(Bench(a_budget(0, "usd")), models=("free",))
+
+
+# -- whose budget -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "who", "said"),
+    [
+        pytest.param("global", "", {"user": "zoe"}, "of this gateway", id="global"),
+        pytest.param("key", "k1", {"key": "k1"}, "of this API key", id="key"),
+        pytest.param("user", "anna", {"user": "anna"}, "of the user 'anna'", id="user"),
+        pytest.param("function", "f", {"function": "f"}, "of the function 'f'", id="function"),
+        pytest.param("user", EACH, {"user": "ben"}, "of the user 'ben'", id="each user"),
+        pytest.param("key", EACH, {"key": "k2"}, "of this API key", id="each key"),
+    ],
+)
+def test_whose_budget_it_is(scope: BudgetScope, name: str, who: dict[str, str], said: str) -> None:
+    bench = Bench(a_budget(50, scope=scope, name=name))
+    bench.ask(**who)  # type: ignore[arg-type]
+
+    refused = refusal(bench, **who)
+
+    assert (refused.status, refused.code, refused.should_retry) == (429, "budget_exceeded", False)
+    assert said in refused.message
+    assert "daily" in refused.message
+    assert "50 tokens" in refused.message
+    assert "2026-05-11T00:00:00Z" in refused.message
+    assert refused.retry_after_s == UNTIL_MIDNIGHT_S
+    if scope != "global":
+        bench.ask("somebody else", key="another", function="another")
+        bench.ask(None)
+
+
+def test_each_has_a_budget_by_themselves() -> None:
+    bench = Bench(a_budget(50, name=EACH))
+
+    for user in ("anna", "ben", "*"):
+        bench.ask(user)
+        refusal(bench, user)
+
+
+def test_the_budget_of_one_stands_in_the_place_of_that_of_each_one() -> None:
+    bench = Bench(a_budget(50, name=EACH), a_budget(150), a_budget(10_000, name=EACH, period="month"))
+    bench.ask("anna")
+    bench.ask("anna")
+
+    refusal(bench, "anna")
+    assert bench.counter("tokens", "user", "anna", "month") == 200, "of another period both hold"
+
+
+def test_every_budget_that_concerns_a_request_must_have_room_and_none_is_charged_if_one_has_not() -> None:
+    bench = Bench(a_budget(1000, scope="global", name=""), a_budget(50), a_budget(1000, scope="key", name=EACH))
+    bench.ask(key="k")
+
+    assert "user" in refusal(bench, key="k").message
+
+    assert bench.counter("tokens", "global", "") == 100
+    assert bench.counter("tokens", "key", "k") == 100
+
+
+def test_a_limit_that_refuses_charges_no_budget() -> None:
+    bench = Bench(a_budget(1000), limits=per_user(requests=1))
+    bench.ask()
+
+    with pytest.raises(RateLimited):
+        bench.ask()
+
+    assert bench.counter("tokens", "user", "anna") == 100
+
+
+def test_a_budget_that_refuses_takes_no_slot_and_no_part_of_a_rate() -> None:
+    bench = Bench(a_budget(50), limits=per_user(requests=5, concurrent=5))
+    bench.ask()
+
+    refused = refusal(bench)
+
+    assert bench.slots() == 1
+    assert dict(refused.headers)["x-ratelimit-remaining-requests"] == "4"
+
+
+# -- periods ----------------------------------------------------------------------------------------------
+
+
+def test_a_new_period_begins_at_midnight_of_the_zone() -> None:
+    bench = Bench(a_budget(50), budgets=BudgetsPolicy(timezone="Asia/Dubai"))
+    bench.finish(bench.ask())
+    until_midnight_s = refusal(bench).retry_after_s
+    assert until_midnight_s == 7 * 3600 + 59 * 60 + 45
+
+    bench.now += until_midnight_s
+
+    bench.ask()
+
+
+def test_what_began_before_midnight_is_settled_where_it_began() -> None:
+    bench = Bench(a_budget(150))
+    late = bench.ask()
+    bench.now += UNTIL_MIDNIGHT_S
+    early = bench.ask()
+
+    late.settle(None, None)
+    early.settle(None, None)
+
+    assert sorted(value for _, value in bench.store.items("budget")) == ["0", "0"]
+
+
+def test_a_clock_that_is_set_back_returns_to_the_period_that_it_was() -> None:
+    bench = Bench(a_budget(50))
+    bench.now += UNTIL_MIDNIGHT_S + 60
+    bench.ask()
+    bench.now -= 120
+
+    bench.ask()
+
+    assert len(bench.store.items("budget")) == 2
+
+
+# -- at the limit -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("action", "downgrades"), [pytest.param("downgrade", True), pytest.param("warn", False)])
+def test_beyond_the_limit_it_may_pass(action: Action, downgrades: bool) -> None:
+    bench = Bench(a_budget(150, action=action))
+
+    holds = [bench.ask() for _ in range(4)]
+
+    assert [hold.downgrade for hold in holds] == [False, False, downgrades, downgrades]
+    assert bench.counter("tokens", "user", "anna") == 400
+
+
+def test_one_budget_that_is_used_up_is_enough_for_the_simple_tier() -> None:
+    bench = Bench(a_budget(1000, scope="global", name=""), a_budget(50, action="downgrade"))
+    bench.ask()
+
+    assert bench.ask().downgrade
+
+
+@pytest.mark.parametrize("action", ["block", "downgrade", "warn"])
+def test_a_line_in_the_log_at_the_warning_share_and_one_at_the_limit(
+    action: Action, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(a_budget(1000, action=action))
+
+    for number in range(14):
+        if number < 10 or action != "block":
+            bench.ask()
+        else:
+            refusal(bench)
+
+    assert warnings(caplog) == [
+        "The daily budget of the user 'anna' (1000 tokens) has reached 80%",
+        "The daily budget of the user 'anna' (1000 tokens) is used up",
+    ]
+    caplog.clear()
+    bench.now += UNTIL_MIDNIGHT_S
+    for _ in range(9):
+        bench.ask()
+    assert len(warnings(caplog)) == 1
+
+
+def test_only_one_of_several_processes_warns(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(a_budget(100, action="warn"))
+    bench.ask()
+    bench.ask()
+    assert len(warnings(caplog)) == 2
+
+    bench.restart()
+    bench.ask()
+
+    assert len(warnings(caplog)) == 2
+
+
+@pytest.mark.parametrize(
+    "share", [pytest.param(1.0, id="at the limit"), pytest.param(0.9999, id="rounds to the limit")]
+)
+def test_a_warning_at_the_limit_is_one_line(share: float, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(a_budget(100, action="warn", warn_share=share))
+    bench.ask()
+    bench.ask()
+
+    assert len(warnings(caplog)) == 1
+
+
+# -- counters that are missing ----------------------------------------------------------------------------
+
+
+def test_a_counter_is_filled_from_the_usage_log_at_first_sight() -> None:
+    bench = Bench(a_budget(300))
+    bench.finish(bench.ask(), tokens=250)
+
+    bench.restart()
+    bench.lose_state()
+    bench.ask()
+
+    refusal(bench)
+    assert bench.counter("tokens", "user", "anna") == 350
+    assert bench.log.questions == [("user", "anna")] * 2
+
+
+def test_what_is_under_way_counts_also_when_the_store_has_lost_it() -> None:
+    bench = Bench(a_budget(1000))
+    under_way = bench.ask()
+    bench.finish(bench.ask(), tokens=40)
+    bench.lose_state()
+
+    bench.ask().settle(None, None)
+    assert bench.counter("tokens", "user", "anna") == 140
+
+    bench.finish(under_way, tokens=60)
+    assert bench.counter("tokens", "user", "anna") == 100
+
+
+def test_what_is_settled_while_its_counter_is_lost_is_in_the_usage_log() -> None:
+    bench = Bench(a_budget(1000))
+    under_way = bench.ask()
+    bench.lose_state()
+
+    bench.finish(under_way, tokens=60)
+    assert bench.store.items("budget") == []
+
+    bench.ask()
+    assert bench.counter("tokens", "user", "anna") == 160
+
+
+def test_an_old_number_is_not_believed_without_its_seal() -> None:
+    """A store that comes back empty may be given what a worker remembers of it."""
+    bench = Bench(a_budget(1000))
+    bench.finish(bench.ask(), tokens=40)
+    (old,) = bench.store.items("budget")
+    bench.finish(bench.ask(), tokens=50)
+    bench.lose_state()
+    bench.store.put(*old, 3600)
+
+    bench.ask()
+
+    assert bench.counter("tokens", "user", "anna") == 190
+
+
+def test_many_who_meet_a_missing_counter_ask_the_usage_log_once() -> None:
+    bench = Bench(a_budget(10_000))
+
+    gevent.joinall([gevent.spawn(bench.ask) for _ in range(50)], raise_error=True)
+
+    assert bench.log.questions == [("user", "anna")]
+    assert bench.counter("tokens", "user", "anna") == 5000
+
+
+def test_two_processes_that_meet_a_missing_counter_fill_it_once() -> None:
+    bench = Bench(a_budget(10_000))
+    other = Bench(a_budget(10_000))
+    other.store, other.log = bench.store, bench.log
+    other.restart()
+    bench.log.rows.append((NOON, {"user": "anna"}, Spent(0, 70, 1)))
+
+    asking = [gevent.spawn(one.ask) for one in (bench, other) for _ in range(10)]
+    gevent.joinall(asking, raise_error=True)
+
+    assert bench.counter("tokens", "user", "anna") == 2070
+
+
+def test_a_process_that_dies_while_it_fills_a_counter_holds_nobody_up_for_long() -> None:
+    bench = Bench(a_budget(1000))
+    bench.ask()
+    bench.lose_state()
+    assert bench.store.claim("filling:tokens:day:1778371200:user:anna", 10)
+
+    waiting = gevent.spawn(bench.ask)
+    waiting.join(0.05)
+    assert not waiting.ready()
+    bench.now += 10
+
+    waiting.get(timeout=1)
+
+
+def test_a_killed_request_does_not_keep_others_from_filling_the_counter() -> None:
+    bench = Bench(a_budget(1000))
+    bench.log.takes_s = 0.02
+    first, second = gevent.spawn(bench.ask), gevent.spawn(bench.ask)
+    gevent.sleep(0.01)
+
+    first.kill()
+
+    second.get(timeout=1)
+    assert bench.counter("tokens", "user", "anna") == 100
+
+
+def test_a_changed_limit_goes_on_from_what_was_used() -> None:
+    bench = Bench(a_budget(50))
+    bench.finish(bench.ask(), tokens=100)
+    refusal(bench)
+
+    bench.directory = Bench(a_budget(101)).directory
+    bench.ask()
+    bench.directory = Bench(a_budget(5, "requests")).directory
+    bench.ask()
+
+    assert bench.counter("requests", "user", "anna") == 2
+
+
+# -- a usage log that cannot be read ----------------------------------------------------------------------
+
+
+def test_open_lets_pass_and_counts_from_nothing_until_the_log_can_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(a_budget(250))
+    bench.finish(bench.ask(), tokens=200)
+    bench.lose_state()
+    bench.log.is_down = True
+
+    for _ in range(3):
+        bench.ask()
+    refusal(bench)
+    assert warnings(caplog).count("Budgets cannot be read from the usage log: down") == 1
+
+    bench.log.is_down = False
+    refusal(bench)
+    bench.now += 30
+    refusal(bench)
+    assert bench.counter("tokens", "user", "anna") == 500, "what was spent before, and three under way"
+
+
+def test_closed_refuses_and_says_when_to_come_back() -> None:
+    bench = Bench(a_budget(1000), budgets=closed())
+    bench.log.is_down = True
+
+    for _ in range(3):
+        with pytest.raises(BooksUnreadable) as refused:
+            bench.ask()
+        assert (refused.value.status, refused.value.retry_after_s) == (503, 5)
+    assert len(bench.log.questions) == 1, "a database that is away is left alone for a while"
+
+    bench.log.is_down = False
+    bench.now += 5
+    bench.ask()
+
+
+def test_closed_lets_those_pass_whom_no_budget_concerns() -> None:
+    bench = Bench(a_budget(1000), budgets=closed())
+    bench.log.is_down = bench.store_is_away = True
+
+    bench.ask("ben")
+
+
+def test_closed_refuses_while_the_shared_state_is_away() -> None:
+    bench = Bench(a_budget(1000), budgets=closed())
+    bench.store_is_away = True
+
+    with pytest.raises(BooksUnreadable):
+        bench.ask()
+
+
+def test_a_counter_that_is_there_needs_no_usage_log() -> None:
+    bench = Bench(a_budget(1000), budgets=closed())
+    bench.ask()
+    bench.log.is_down = True
+
+    bench.ask()
+
+
+# -- what it costs ----------------------------------------------------------------------------------------
+
+
+def test_the_common_case_is_one_round_trip_however_many_budgets_and_limits_there_are() -> None:
+    bench = Bench(a_budget(10**6), a_budget(10**6, scope="global", name=""), limits=per_user(9, 9999, 9))
+    bench.ask()
+    bench.store.round_trips = 0
+
+    bench.ask()
+
+    assert bench.store.round_trips == 1
+
+
+def test_between_the_warning_and_the_limit_it_is_one_too() -> None:
+    bench = Bench(a_budget(1000))
+    for _ in range(9):
+        bench.ask()
+    bench.store.round_trips = 0
+
+    bench.ask()
+
+    assert bench.store.round_trips == 1
+
+
+def test_without_a_budget_that_concerns_the_caller_nothing_is_asked_of_the_usage_log() -> None:
+    bench = Bench(a_budget(50, name="ben"))
+
+    assert bench.ask("anna").headers == ()
+
+    assert bench.log.questions == []
+
+
+# -- what operators see -----------------------------------------------------------------------------------
+
+
+def test_figures_are_what_was_spent_without_what_is_under_way() -> None:
+    bench = Bench()
+    budget = a_budget(USD, "usd", period="month")
+    bench.finish(bench.ask(), tokens=30)
+    bench.finish(bench.ask(), tokens=12, user="ben")
+    bench.ask()
+
+    assert bench.budgets.figures(budget, "Asia/Dubai") == {
+        "spent_usd": 0.00003,
+        "spent_tokens": 30,
+        "spent_requests": 1,
+        "period_start": "2026-04-30T20:00:00Z",
+        "resets_at": "2026-05-31T20:00:00Z",
+    }
+
+
+def test_figures_of_each_one_are_those_of_whoever_has_used_most() -> None:
+    bench = Bench()
+    bench.finish(bench.ask(), tokens=30)
+    for _ in range(3):
+        bench.finish(bench.ask("ben"), tokens=5, user="ben")
+
+    by_tokens = bench.budgets.figures(a_budget(1000, "tokens", name=EACH), "UTC")
+    by_requests = bench.budgets.figures(a_budget(1000, "requests", name=EACH), "UTC")
+    nobody = bench.budgets.figures(a_budget(1000, scope="function", name=EACH), "UTC")
+
+    assert (by_tokens["most_used_by"], by_tokens["spent_tokens"]) == ("anna", 30)
+    assert (by_requests["most_used_by"], by_requests["spent_requests"]) == ("ben", 3)
+    assert (nobody["most_used_by"], nobody["spent_tokens"]) == (None, 0)
+
+
+def test_figures_of_the_global_budget_are_of_all() -> None:
+    bench = Bench()
+    bench.finish(bench.ask(), tokens=30)
+    bench.finish(bench.ask("ben"), tokens=12, user="ben")
+
+    assert bench.budgets.figures(Budget("global", "", "day", "tokens", 1), "UTC")["spent_tokens"] == 42
