@@ -5,6 +5,8 @@ Loaded by each worker after it was forked and patched, so that no connection and
 
 import sys
 
+import gevent
+
 from hermes import bootstrap
 from hermes.background import Loops
 from hermes.errors import ConfigurationInvalid, StartRefused
@@ -35,6 +37,7 @@ app = create_app(hermes)
 loops = Loops()
 loops.every(DRAIN_EVERY_S, hermes.drain.run_once, "drain")
 if hermes.settings.shares_state():
+    gevent.spawn(hermes.budgets.books.distrust)  # a worker before this one may have been killed
     loops.every(STEP_EVERY_S, hermes.keep_in_step, "shared state")
 loops.every(DIRECTORY_EVERY_S, hermes.live.refresh_if_changed, "directory")
 loops.every(SWITCH_EVERY_S, hermes.switch.look, "kill switch")

@@ -57,6 +57,7 @@ from hermes.storage.spending import Spending
 from hermes.types import UsageRecord
 from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
+from hermes.upstream.call import Caller
 from hermes.upstream.cascade import Upstreams
 from hermes.upstream.keyring import Keyring
 from hermes.upstream.lifeline import HangupWatch
@@ -284,7 +285,7 @@ def build(settings: Settings) -> Hermes:
     sessions = Sessions(store)
     router = Router(sessions, Teacher(_teacher_call(asker)), None, events.emit)
     breakers = Breakers(store, notes.circuit_changed)
-    upstreams = Upstreams(transport, breakers, Keyring(store), notes)
+    upstreams = Upstreams(Caller(transport, notes), breakers, Keyring(store), notes)
 
     persona = Persona(_teacher_call(asker), hints.recall, hints.remember)
     policies = PolicyBox(persona.applied(policy))

@@ -31,7 +31,8 @@ from hermes.routing.conversation import last_user_text
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.types import Cascade, Decision, Principal
-from hermes.upstream.cascade import Answer, Ask, Upstreams
+from hermes.upstream.answer import Answer, Ask
+from hermes.upstream.cascade import Upstreams
 from hermes.upstream.eventstream import carried_bytes
 from hermes.upstream.legacy import LegacyRelay, legacy_answer
 from hermes.upstream.lifeline import Lifeline

@@ -71,6 +71,12 @@ class RedisServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def recover(self) -> None:
+        """It works again, whatever a test has done to it."""
+        if self._process is None:
+            self.start()
+        self.go_on()
+
     def ask(self, *command: Any, password: str | None = None) -> Any:
         """What it replies to a command, in bytes."""
         with redis.Redis(port=self.port, password=password) as client:

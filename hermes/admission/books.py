@@ -1,14 +1,16 @@
 """The counters behind budgets: in the state store while a period lasts, filled from the usage log where one is missing.
 
-A counter is what was spent and what requests under way have set aside. Beside it stands its *seal*, which reads -1 once
-the counter was filled. Every claim asks for a seal below zero, and one that is missing reads as zero: so nobody passes
-on a counter that the store has lost or never had, and looking for it costs no further round trip.
+A counter is what was spent and what requests under way have set aside. Each *filling* of a counter has a name of its
+own, and beside the counter stands a *seal*, which reads -1 once it was filled. Every claim asks for a seal below zero,
+and one that is missing reads as zero: so nobody passes on a counter that the store has lost or never had, and looking
+for it costs no further round trip. One process fills it from the usage log, under a new name; the others adopt that.
 
-One greenlet of one process fills a counter while the others wait: with what the usage log says and what this process
-has set aside. What other processes had under way when the store lost the counter is not known. Where the usage log
-cannot be read and the operator lets everybody pass then, a counter begins at nothing and its seal lasts half a minute.
+A request settles on the filling on which it has set something aside: what it used, less that. If that one is gone, all
+that it used is added to the one that is in force: there, nothing was set aside for it. So every counter becomes what
+the rows say, whatever was lost. Requests that were under way at that moment have no reservation for the rest of their
+time, and one that ends in the very milliseconds of a filling may be missed by it.
 
-Seals are only ever added to, never put or read: a store that is away and comes back empty may be given what somebody
+Seals are only ever added to and deleted, never put or read: a store that comes back empty may be given what somebody
 remembers of it, and a seal on an old number would be believed.
 """
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,15 +43,21 @@ KEPT_S: Final = 86_400.0
 GUESS_S: Final = 30.0
 """How long a counter is believed that could not be filled from the usage log."""
 
+OUTLIVES_S: Final = 60.0
+"""A counter without a seal does no harm; a seal without a counter would let everybody pass."""
+
 AWAY_S: Final = 5.0
 """How long the usage log is left alone after it could not be read."""
 
 AWAY_KEY: Final = "books:away"
 
-FILLING_S: Final = 10.0
+TURN_S: Final = 10.0
 """How long a process may take to fill a counter before another one tries."""
 
 LOOK_AGAIN_S: Final = 0.02
+
+REMEMBERED_MAX: Final = 50_000
+"""Fillings whose names a process remembers; those beyond are asked for again."""
 
 
 class UsageLog(Protocol):
@@ -89,7 +97,7 @@ class Account:
 
 
 class Books:
-    """Makes claims on counters, fills and corrects them."""
+    """Makes claims on counters, fills and settles them."""
 
     def __init__(
         self,
@@ -97,16 +105,18 @@ class Books:
         usage_log: UsageLog,
         clock: Callable[[], float] = time.time,
         is_store_away: Callable[[], bool] = lambda: False,
+        new_name: Callable[[], str] = lambda: uuid.uuid4().hex[:12],
     ) -> None:
         """
         Args:
             is_store_away: whether the store counts for this process alone at the moment.
         """
         self.usage_log = usage_log
-        self._is_store_away = is_store_away
         self._store = store
         self._clock = clock
-        self._set_aside: Counter[str] = Counter()
+        self._is_store_away = is_store_away
+        self._new_name = new_name
+        self._fillings: dict[str, str] = {}
         self._being_filled: dict[str, Event] = {}
 
     def check(self) -> None:
@@ -118,58 +128,89 @@ class Books:
         if self._is_store_away():
             raise BooksUnreadable("What was spent cannot be told at the moment.", retry_after_s=AWAY_S)
 
-    def claims(self, account: Account, key: str, amount: int, limit: int) -> tuple[Claim, Claim]:
-        """Claims on the seal and on the counter: granted while it was filled and is below the limit."""
+    def filling(self, key: str) -> str:
+        """The name of the filling that is in force, as far as this process knows."""
+        return self._fillings.get(key, "")
+
+    def claims(self, account: Account, key: str, filling: str, amount: int, limit: int) -> tuple[Claim, Claim]:
+        """Claims on the seal and on the counter: granted while the filling is in force and below the limit."""
         ttl_s = self.ttl_s(account)
-        return Claim(f"seal:{key}", 0, -1, ttl_s), Claim(f"budget:{key}", amount, limit, ttl_s, may_exceed=True)
+        return (
+            Claim(f"seal:{filling}:{key}", 0, -1, ttl_s),
+            Claim(f"budget:{filling}:{key}", amount, limit, ttl_s, may_exceed=True),
+        )
 
-    def set_aside(self, key: str, amount: int) -> None:
-        """Claims were granted."""
-        self._set_aside[key] += amount
+    def settle(self, account: Account, key: str, filling: str, set_aside: int, used: int) -> None:
+        """Puts what was used in the place of what was set aside on a filling."""
+        if self._add(account, key, filling, used - set_aside):
+            return
+        current = self.filling(key)
+        if current == filling:
+            current = self._store.get(f"filled:{key}") or filling
+        # Where nobody has filled it since, the next filling finds the row of this request in the usage log.
+        if current != filling and used:
+            self._add(account, key, current, used)
 
-    def settle(self, account: Account, key: str, set_aside: int, used: int) -> None:
-        """Puts what was used in the place of what was set aside; of a counter that is missing, nothing."""
-        self._set_aside[key] -= set_aside
-        if not self._set_aside[key]:
-            del self._set_aside[key]
-        if used != set_aside:
-            self._store.reserve(self.claims(account, key, used - set_aside, NO_LIMIT))
-
-    def fill(self, account: Account, key: str, *, may_guess: bool) -> None:
-        """Fills the counter, or waits while somebody else does; then the claims may be asked for again.
+    def fill(self, account: Account, key: str, missing: str, *, may_guess: bool) -> None:
+        """Fills a counter anew, or waits while somebody else does; then it may be claimed again.
 
         Args:
+            missing: the filling whose seal is missing.
             may_guess: begin at nothing where the usage log cannot be read.
 
         Raises:
             BooksUnreadable: it cannot be read, and may not be guessed.
         """
-        filling = self._being_filled.get(key)
-        if filling is not None:
-            filling.wait()
+        if self.filling(key) != missing:
+            return  # another one is in force since it was asked for
+        being_filled = self._being_filled.get(key)
+        if being_filled is not None:
+            being_filled.wait()
             return
         done = self._being_filled[key] = Event()
         try:
-            self._fill_alone(account, key, may_guess=may_guess)
+            self._fill_in_turn(account, key, missing, may_guess=may_guess)
         finally:
             del self._being_filled[key]
             done.set()
+
+    def distrust(self) -> None:
+        """Breaks every seal, so that all counters are filled anew. What a killed process had set aside is in the
+        counters and nowhere else; so each process that begins calls this.
+        """
+        for key, _ in self._store.items("seal"):
+            self._store.delete(key)
 
     def ttl_s(self, account: Account) -> float:
         """How long a counter of the account lives."""
         return max(0.0, account.span.end_s - self._clock()) + KEPT_S
 
-    def _fill_alone(self, account: Account, key: str, *, may_guess: bool) -> None:
-        if not self._store.claim(f"filling:{key}", FILLING_S):
+    def _add(self, account: Account, key: str, filling: str, amount: int) -> bool:
+        return self._store.reserve(self.claims(account, key, filling, amount, NO_LIMIT)) is None
+
+    def _fill_in_turn(self, account: Account, key: str, missing: str, *, may_guess: bool) -> None:
+        if not self._store.claim(f"turn:{key}", TURN_S):
             gevent.sleep(LOOK_AGAIN_S)  # another process is at it
             return
         try:
-            spent, seal_s = self._spent(account, may_guess=may_guess)
-            # Whatever is found under the counter's key is worth nothing without its seal.
-            self._store.put(f"budget:{key}", str(spent + self._set_aside.get(key, 0)), self.ttl_s(account))
-            self._store.add(f"seal:{key}", -1, seal_s)
+            # Only within one's turn: two fillings in force would be two budgets.
+            name = self._store.get(f"filled:{key}")
+            if name is None or name == missing:
+                name = self._filled(account, key, may_guess=may_guess)
+            if len(self._fillings) >= REMEMBERED_MAX:
+                self._fillings.clear()
+            self._fillings[key] = name
         finally:
-            self._store.delete(f"filling:{key}")
+            self._store.delete(f"turn:{key}")
+
+    def _filled(self, account: Account, key: str, *, may_guess: bool) -> str:
+        """The name of a new filling."""
+        spent, seal_s = self._spent(account, may_guess=may_guess)
+        name, ttl_s = self._new_name(), self.ttl_s(account)
+        self._store.put(f"budget:{name}:{key}", str(spent), seal_s + OUTLIVES_S)
+        self._store.add(f"seal:{name}:{key}", -1, seal_s)
+        self._store.put(f"filled:{key}", name, ttl_s)
+        return name
 
     def _spent(self, account: Account, *, may_guess: bool) -> tuple[int, float]:
         """What the usage log says, and how long that is believed, in seconds."""

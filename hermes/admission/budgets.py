@@ -63,22 +63,24 @@ class Share:
             BooksUnreadable: the counter cannot be filled, and the operator lets nobody pass then.
         """
         if position == 0:
-            self._budgets.books.fill(self._account, self._key, may_guess=self._may_guess)
+            self._budgets.books.fill(self._account, self._key, self._filling, may_guess=self._may_guess)
         else:
             self._rise()
-            self._ask()
+        self._ask()
 
     def granted(self) -> None:
-        """The amount is set aside."""
-        self._budgets.books.set_aside(self._key, self._amount)
+        """There is nothing more to do."""
 
     def settle(self, store: StateStore, usage: Usage | None, cost_nanousd: int | None) -> None:
         """Counts what was used instead: an answer without a known price costs nothing, but its tokens count."""
         spent = Spent() if usage is None else Spent(cost_nanousd or 0, usage.total_tokens, 1)
-        self._budgets.books.settle(self._account, self._key, self._amount, spent.of(self._budget.unit))
+        used = spent.of(self._budget.unit)
+        self._budgets.books.settle(self._account, self._key, self._filling, self._amount, used)
 
     def _ask(self) -> None:
-        self.claims = self._budgets.books.claims(self._account, self._key, self._amount, self._bars[self._level])
+        books, bar = self._budgets.books, self._bars[self._level]
+        self._filling = books.filling(self._key)
+        self.claims = books.claims(self._account, self._key, self._filling, self._amount, bar)
 
     def _rise(self) -> None:
         reached = "is used up" if self._level else f"has reached {self._budget.warn_share:.0%}"

@@ -7,7 +7,6 @@ those that the server trusts: the system's and Mozilla's.
 
 from __future__ import annotations
 
-import errno
 import ssl
 import threading
 import time
@@ -20,25 +19,22 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.exceptions import HTTPError
 
-from hermes.cli.findings import Finding, Level
+from hermes.cli.doctor_words import CALLERS, Said, judged, told
+from hermes.cli.findings import Finding
 from hermes.cli.start import Start
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy
 from hermes.types import Endpoint, ProviderKey
 from hermes.upstream.outcome import ProviderError
 
+EMBEDDER: Final = "embedder"
 QUESTION: Final = {"messages": [{"role": "user", "content": "Say yes."}]}
+TO_EMBED: Final = {"input": "yes"}
 READ_BYTES_MAX: Final = 256 * 1024
 NEWER_LIMIT_TOKENS: Final = 16
 """Models that know `max_completion_tokens` only are no friends of a single token either."""
-
-KEY_REFUSED: Final = (401, 403)
-CALLERS: Final = (400, 413, 422)
-
-Said = tuple[Level, str, str]
-"""Level, what was seen, what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,12 @@ class _Probe:
     endpoint: Endpoint
     key: ProviderKey | None
     places: tuple[str, ...]
-    """Where the endpoint is used: `simple`, `complex fallback 1`, `teacher`."""
+    """Where the endpoint is used: `simple`, `complex fallback 1`, `teacher`, `embedder`."""
+
+    @property
+    def is_embedder(self) -> bool:
+        """Whether it is asked for an embedding instead of a token."""
+        return EMBEDDER in self.places
 
     @property
     def name(self) -> str:
@@ -57,7 +58,7 @@ class _Probe:
 
 
 def examine(start: Start, *, is_offline: bool, timeout_s: float) -> list[Finding]:
-    """A finding for each endpoint and key, the teacher's included."""
+    """A finding for each endpoint and key, the teacher's and the embedder's included."""
     policy = start.policy
     if policy is None:
         why = (
@@ -104,7 +105,7 @@ def _probes(policy: Policy) -> Iterator[_Probe]:
     endpoints: dict[object, Endpoint] = {}
     places: dict[object, list[str]] = {}
     for endpoint, place in _places(policy):
-        asked_alike: object = (endpoint.id, endpoint.base_url, endpoint.keys, endpoint.headers)
+        asked_alike: object = (endpoint.id, endpoint.base_url, endpoint.keys, endpoint.headers, place == EMBEDDER)
         endpoints.setdefault(asked_alike, endpoint)
         places.setdefault(asked_alike, []).append(place)
     for asked_alike, endpoint in endpoints.items():
@@ -118,6 +119,8 @@ def _places(policy: Policy) -> Iterator[tuple[Endpoint, str]]:
             yield endpoint, f"{tier} fallback {level}" if level else tier
     if policy.routing.teacher is not None:
         yield policy.routing.teacher.endpoint, "teacher"
+    if policy.embedder is not None:
+        yield policy.embedder, EMBEDDER
 
 
 def _at_once(questions: Sequence[Callable[[], Said]], limit_s: float) -> list[Said]:
@@ -144,75 +147,19 @@ def _ask(probe: _Probe, timeout_s: float, redactor: Redactor) -> Said:
         return "warn", "not asked, as it has no key", "set the variable that the configuration names"
     began = time.monotonic()
     try:
-        status, body = _complete(probe, {"max_tokens": 1}, timeout_s)
+        status, body = _answer(probe, TO_EMBED if probe.is_embedder else {**QUESTION, "max_tokens": 1}, timeout_s)
         error = ProviderError.read(body)
         if status in CALLERS and "max_completion_tokens" in error.message:
-            status, body = _complete(probe, {"max_completion_tokens": NEWER_LIMIT_TOKENS}, timeout_s)
+            status, body = _answer(probe, {**QUESTION, "max_completion_tokens": NEWER_LIMIT_TOKENS}, timeout_s)
             error = ProviderError.read(body)
     except (OSError, ValueError, HTTPError) as trouble:
         return "fail", *told(trouble, timeout_s)
-    if status == 200 and _is_answer(_json(body)):
+    if status == 200 and _is_answer(_json(body), "data" if probe.is_embedder else "choices"):
         return "ok", f"answers in {(time.monotonic() - began) * 1000:.0f} ms", ""
     return judged(status, redactor.public_message(error.message), probe.key.env if probe.key else "")
 
 
-def judged(status: int, message: str, key_env: str) -> Said:
-    """What an answer that is no completion means. Pure: one table, one test."""
-    said = f"it answers {status}{f': {message}' if message else ''}"
-    table: dict[int, Said] = {
-        200: (
-            "fail",
-            "it answers 200, but with no completion",
-            "see that base_url is an API's address, often with /v1",
-        ),
-        402: ("fail", said, "pay the provider"),
-        404: ("fail", said, "compare model and base_url with the provider's documentation; Hermes adds no /v1"),
-        405: ("fail", said, "see that base_url is an API's address, often with /v1"),
-        429: ("warn", said, "wait, or ask the provider for more"),
-    }
-    if status in table:
-        return table[status]
-    if status in KEY_REFUSED:
-        key = f"put a valid key into {key_env}" if key_env else "name the variable of a key in api_key_env"
-        return "fail", f"{said}; the key is not accepted", key
-    if status in CALLERS:
-        return "warn", f"it can be reached, but {said.removeprefix('it ')}", "see that it knows the model"
-    if 300 <= status < 400:
-        return "fail", f"{said}, a redirect, which is not followed", "write the address that it leads to into base_url"
-    return "fail", said, "see the provider's status page, and try again" if status >= 500 else "ask the provider"
-
-
-def told(error: Exception, timeout_s: float) -> tuple[str, str]:
-    """Why there was no answer, and what to do; in words that hold no address and no secret."""
-    causes = list(_causes(error))
-    for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return (
-                f"its certificate is not accepted ({cause.verify_message})",
-                "see that base_url has the host's right name; an authority of your own belongs into the system's store",
-            )
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return "no TLS connection comes about", "write http:// into base_url where the endpoint speaks no TLS"
-    if any(isinstance(cause, NameResolutionError) for cause in causes):
-        return "its host's name is not known here (DNS)", "check the host in base_url, and this machine's name service"
-    if isinstance(error, requests.ConnectTimeout):
-        return f"it accepts no connection within {timeout_s:g} s", "check host and port in base_url, and the firewall"
-    if isinstance(error, requests.Timeout):
-        return (
-            f"it says nothing for {timeout_s:g} s",
-            "where a model of your own is still being loaded, ask again, or with --timeout 60",
-        )
-    numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
-    if errno.ECONNREFUSED in numbers:
-        return "the connection is refused: nothing listens there", "start the provider, or check the port in base_url"
-    if numbers & {errno.ENETUNREACH, errno.EHOSTUNREACH}:
-        return "no way leads there", "check this machine's network, and the host in base_url"
-    if isinstance(error, requests.ConnectionError):
-        return "the connection was lost before an answer", "check the provider's log, and the port in base_url"
-    return f"it cannot be asked: {type(error).__name__}", "check base_url"
-
-
-def _complete(probe: _Probe, limit: dict[str, int], timeout_s: float) -> tuple[int, bytes]:
+def _answer(probe: _Probe, question: dict[str, Any], timeout_s: float) -> tuple[int, bytes]:
     endpoint = probe.endpoint
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if probe.key is not None:
@@ -220,20 +167,21 @@ def _complete(probe: _Probe, limit: dict[str, int], timeout_s: float) -> tuple[i
     own = {name.lower() for name, _ in endpoint.headers}
     headers = {name: value for name, value in headers.items() if name.lower() not in own}
     headers |= {name: value.reveal() for name, value in endpoint.headers}
-    body = orjson.dumps({"model": endpoint.model, **QUESTION, **limit})
+    body = orjson.dumps({"model": endpoint.model, **question})
+    route = "embeddings" if probe.is_embedder else "chat/completions"
     has_own = any(name.lower() == "authorization" for name in headers)
-    return _request("POST", address(endpoint.base_url, keep_user=not has_own), headers, body, timeout_s)
+    return _request("POST", address(endpoint.base_url, route, keep_user=not has_own), headers, body, timeout_s)
 
 
-def address(base_url: str, *, keep_user: bool) -> str:
-    """Where completions are asked for. A key goes before the URL's user, as in the server; the library has it reversed.
+def address(base_url: str, route: str, *, keep_user: bool) -> str:
+    """Where a route of an API is. A key goes before the URL's user, as in the server; the library has it reversed.
 
-    >>> address("https://me:pw@host/v1?api-version=7", keep_user=False)
+    >>> address("https://me:pw@host/v1?api-version=7", "chat/completions", keep_user=False)
     'https://host/v1/chat/completions?api-version=7'
     """
     url = urlsplit(base_url)
     place = url.netloc if keep_user else url.netloc.rpartition("@")[2]
-    return urlunsplit((url.scheme, place, f"{url.path.rstrip('/')}/chat/completions", url.query, ""))
+    return urlunsplit((url.scheme, place, f"{url.path.rstrip('/')}/{route}", url.query, ""))
 
 
 def _request(method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_s: float) -> tuple[int, bytes]:
@@ -266,21 +214,8 @@ class _SystemTrust(HTTPAdapter):
         super().init_poolmanager(*args, ssl_context=ssl.create_default_context(), **kwargs)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that it was made of."""
-    waiting, seen = [error], set()
-    while waiting:
-        cause = waiting.pop()
-        if id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        inner = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
-        waiting.extend(part for part in inner if isinstance(part, BaseException))
-
-
-def _is_answer(whole: Any) -> bool:
-    return isinstance(whole, dict) and bool(whole.get("choices")) and not whole.get("error")
+def _is_answer(whole: Any, member: str) -> bool:
+    return isinstance(whole, dict) and bool(whole.get(member)) and not whole.get("error")
 
 
 def _json(body: bytes) -> Any:

@@ -1,8 +1,8 @@
 """The way down a tier's endpoints until one answers.
 
 One concern a function, and each calls only the next: `first_answer` goes from endpoint to endpoint, `_visit` asks one
-endpoint again where that is allowed, `_with_each_key` goes through its keys, `_call` makes one upstream call. What a
-failure means is decided in `outcome.py`.
+endpoint again where that is allowed, `_with_each_key` goes through its keys, `_call` makes one upstream call
+(`call.py`). What a failure means is decided in `outcome.py`.
 
 A call is made only while fewer than `MAX_CALLS` were made, and a repetition only if that still leaves one call for each
 endpoint further down, so that many 503s at the first one cannot use up the others' turn.
@@ -12,114 +12,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any
 
-import orjson
-
-from hermes.chatrequest import ChatRequest
-from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import CircuitsOpen, DeadlineExceeded, UpstreamFailed
-from hermes.policy import Policy
-from hermes.types import Attempt, Cascade, Endpoint, ProviderKey
+from hermes.types import Attempt, Endpoint, ProviderKey
+from hermes.upstream.answer import Answer, Ask, CallFailed
 from hermes.upstream.breaker import Breakers, Permit
-from hermes.upstream.eventstream import EventStream, NotAnAnswer
-from hermes.upstream.keyring import DEFAULT_REST_S, LONGEST_REST_S, Keyring, retry_after_s
-from hermes.upstream.lifeline import Lifeline
+from hermes.upstream.call import Caller
+from hermes.upstream.keyring import DEFAULT_REST_S, Keyring
 from hermes.upstream.notes import Notes
-from hermes.upstream.outcome import COUNTS_AS_FAILURE, Kind, ProviderError, kind_of
-from hermes.upstream.transport import Lost, NotSent, Response, TimedOut, Transport
+from hermes.upstream.outcome import COUNTS_AS_FAILURE, Kind
 
 MAX_CALLS = 10
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-MAX_ERROR_BYTES = 1024 * 1024
 LEAST_TIME_S = 0.01
 DEFAULT_RETRY_AFTER_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What is asked of the cascade, and within which bounds."""
-
-    request: ChatRequest | EmbeddingRequest
-    cascade: Cascade
-    policy: Policy
-    deadline: float
-    """A moment of the monotonic clock; the whole request is over by then."""
-
-    lifeline: Lifeline
-    record: Callable[[Attempt], None]
-    """Told of every call and every skipped endpoint, also when the request ends otherwise."""
-
-    turn_to: Callable[[Endpoint, int], None]
-    """Told which endpoint is asked next, and its fallback level."""
-
-    prompt_tokens: Callable[[], int]
-    """A low estimate, to skip endpoints whose window cannot hold the prompt."""
-
-    skip_primary: bool = False
-
-
-class Answer:
-    """An upstream's answer: a whole body, or a stream that has reached its first content. Held until it is closed."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        level: int,
-        permit: Permit,
-        *,
-        status: int = 200,
-        content_type: str = "application/json",
-        body: bytes = b"",
-        usage: object = None,
-        stream: EventStream | None = None,
-        held: bytes = b"",
-    ) -> None:
-        self.endpoint = endpoint
-        self.level = level
-        """The endpoint's position in the tier's list."""
-
-        self.permit = permit
-        self.status = status
-        self.content_type = content_type
-        self.body = body
-        self.usage = usage
-        self.stream = stream
-        self.held = held
-
-    def __enter__(self) -> Answer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.stream is not None:
-            self.stream.close()
-        self.permit.undecided()
-
-
-class CallFailed(Exception):
-    """One call, or one visit to an endpoint, that gave no answer."""
-
-    def __init__(
-        self,
-        kind: Kind,
-        status: int | None,
-        message: str,
-        *,
-        wait_s: float | None = None,
-        body: bytes = b"",
-        content_type: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.status = status
-        self.message = message
-        self.wait_s = wait_s
-        self.body = body
-        self.content_type = content_type
 
 
 class Upstreams:
@@ -127,13 +32,13 @@ class Upstreams:
 
     def __init__(
         self,
-        transport: Transport,
+        caller: Caller,
         breakers: Breakers,
         keyring: Keyring,
         notes: Notes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._transport = transport
+        self._caller = caller
         self._breakers = breakers
         self._keyring = keyring
         self._notes = notes
@@ -288,7 +193,7 @@ class _Descent:
         status: int | None = None
         message = "the caller hung up"
         try:
-            answer = self._exchange(level, endpoint, permit, key, ask_usage=ask_usage)
+            answer = self._up._caller.answer(self._ask, level, endpoint, permit, key, ask_usage=ask_usage)
             status, message = answer.status, "answered"
         except CallFailed as failed:
             status, message = failed.status, failed.message
@@ -296,81 +201,6 @@ class _Descent:
         finally:
             self._record(endpoint, status, message, duration_ms=(self._up._clock() - began) * 1000)
         return answer
-
-    def _exchange(
-        self, level: int, endpoint: Endpoint, permit: Permit, key: ProviderKey | None, *, ask_usage: bool
-    ) -> Answer:
-        request = self._ask.request
-        began = self._up._clock()
-        deadline = min(self._ask.deadline, began + endpoint.timeout_s)
-        try:
-            response = self._up._transport.post(
-                endpoint.base_url,
-                _headers(endpoint, key, stream=request.stream),
-                request.outgoing(endpoint.model, ask_usage=ask_usage),
-                route=request.route,
-                deadline=deadline,
-                lifeline=self._ask.lifeline,
-            )
-        except NotSent as error:
-            raise CallFailed(Kind.NOT_SENT, None, str(error)) from None
-        except Lost as error:
-            raise CallFailed(Kind.UNWELL, None, str(error)) from None
-        except TimedOut as error:
-            raise self._timed_out(error, endpoint, began, None) from None
-        try:
-            return self._read(level, endpoint, permit, response)
-        except BaseException as error:
-            response.release()
-            if isinstance(error, Lost):
-                raise CallFailed(Kind.UNWELL, response.status, str(error)) from None
-            if isinstance(error, TimedOut):
-                raise self._timed_out(error, endpoint, began, response.status) from None
-            raise
-
-    def _timed_out(self, error: TimedOut, endpoint: Endpoint, began: float, status: int | None) -> CallFailed:
-        """Only an endpoint that had its whole time is to blame: a caller in a hurry must not open circuits."""
-        had_its_time = self._up._clock() - began >= endpoint.timeout_s - LEAST_TIME_S
-        return CallFailed(Kind.UNWELL if had_its_time else Kind.TIME_UP, status, str(error))
-
-    def _read(self, level: int, endpoint: Endpoint, permit: Permit, response: Response) -> Answer:
-        content_type = response.headers.get("content-type", "")
-        if response.status != 200:
-            raise self._refusal(endpoint, response, content_type)
-        if not self._ask.request.stream:
-            body = response.read_all(MAX_ANSWER_BYTES)
-            usage = _usage_of_answer(body, self._ask.request.is_answer)
-            return Answer(endpoint, level, permit, content_type=content_type, body=body, usage=usage)
-        if not content_type.lower().startswith("text/event-stream"):
-            raise _not_an_answer(response.read_all(MAX_ERROR_BYTES), "the provider answered with no event stream")
-        stream = EventStream(
-            response,
-            idle_timeout_s=self._ask.policy.streaming.idle_timeout_s,
-            wants_usage=self._ask.request.wants_usage,
-            choices=self._ask.request.choices(),
-            clock=self._up._clock,
-        )
-        try:
-            held = stream.open()
-        except NotAnAnswer as error:
-            raise _not_an_answer(error.body, str(error)) from None
-        return Answer(endpoint, level, permit, content_type=content_type, stream=stream, held=held)
-
-    def _refusal(self, endpoint: Endpoint, response: Response, content_type: str) -> CallFailed:
-        """What a status other than 200 means, with a message that is fit to be shown."""
-        status = response.status
-        if 200 <= status < 300:
-            return CallFailed(Kind.UNWELL, status, f"the provider answered {status}, which holds no completion")
-        body = response.read_all(MAX_ERROR_BYTES)
-        error = ProviderError.read(body)
-        kind = kind_of(status, error, streamed=self._ask.request.stream)
-        wait_s = LONGEST_REST_S if error.is_quota else retry_after_s(response.headers, time.time())
-        message = f"the provider answered {status}"
-        if kind is Kind.MISCONFIGURED:
-            self._up._notes.misconfigured(endpoint, status)
-        elif said := self._up._notes.fit_to_show(error.message):
-            message = f"{message}: {said}"
-        return CallFailed(kind, status, message, wait_s=wait_s, body=body, content_type=content_type)
 
     # -- bookkeeping --------------------------------------------------------------------------------------
 
@@ -432,44 +262,3 @@ class _Descent:
             rest_s = self._up._keyring.shortest_rest_s(endpoint) if not self._up._keyring.usable(endpoint) else None
             waits.append(max(circuit.retry_in_s, rest_s or 0.0))
         return max(1.0, min(waits, default=0.0) or DEFAULT_RETRY_AFTER_S)
-
-
-def _headers(endpoint: Endpoint, key: ProviderKey | None, *, stream: bool) -> dict[str, str]:
-    """What goes upstream: Hermes's own headers, none of the caller's."""
-    headers = {"Accept": "text/event-stream" if stream else "application/json"}
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key.value.reveal()}"
-    if endpoint.headers:
-        own = {name.lower() for name, _ in endpoint.headers}
-        headers = {name: value for name, value in headers.items() if name.lower() not in own}
-        headers |= {name: value.reveal() for name, value in endpoint.headers}
-    return headers
-
-
-def _usage_of_answer(body: bytes, is_answer: Callable[[Any], bool]) -> object:
-    """The usage of a whole answer.
-
-    Raises:
-        CallFailed: the body is none.
-    """
-    try:
-        whole = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        whole = _tolerantly(body)
-    if not is_answer(whole):
-        raise _not_an_answer(body, "the provider answered 200 without a completion")
-    return whole.get("usage")
-
-
-def _tolerantly(body: bytes) -> Any:
-    """NaN and lone surrogates pass the clients' parsers, so they pass here."""
-    import json
-
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _not_an_answer(body: bytes, message: str) -> CallFailed:
-    return CallFailed(Kind.UNWELL, 200, message, body=body)

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
+from hermes.upstream.response import Lost, Response, TimedOut
 from hermes.upstream.sse import EventSplitter, EventTooLarge, data_of, name_of, split
-from hermes.upstream.transport import Lost, Response, TimedOut
 
 HELD_EVENTS = 64
 HELD_BYTES = 256 * 1024

@@ -15,9 +15,9 @@ import orjson
 
 from hermes.errors import ClientGone
 from hermes.types import Status
-from hermes.upstream.cascade import Answer
+from hermes.upstream.answer import Answer
 from hermes.upstream.eventstream import EventStream
-from hermes.upstream.transport import Lost, TimedOut
+from hermes.upstream.response import Lost, TimedOut
 
 INTERRUPTED = b": hermes stream interrupted\n"
 DONE_EVENT = b"data: [DONE]\n\n"

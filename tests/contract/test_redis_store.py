@@ -240,6 +240,22 @@ def test_a_redis_that_hangs_or_is_gone_is_away_soon(verb: str) -> None:
     store.close()
 
 
+def test_a_redis_without_room_forgets_or_is_away() -> None:
+    """Whether it forgets old keys or refuses new ones is its operator's choice."""
+    with RedisServer("--maxmemory", "3mb", "--maxmemory-policy", "allkeys-lru") as server:
+        store = RedisStore(server.url)
+        for number in range(3000):
+            store.put(f"session:{number}", "x" * 1000, 100)
+            store.add(f"count:{number % 7}", 1, 100)
+
+        assert all(value == "x" * 1000 for _, value in store.items("session"))
+        server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        with pytest.raises(StoreAway, match="maxmemory"):
+            for number in range(3000):
+                store.put(f"session:more-{number}", "x" * 1000, 100)
+    store.close()
+
+
 def test_a_restarted_redis_is_used_without_further_ado() -> None:
     with RedisServer() as server:
         store = RedisStore(server.url)
@@ -317,8 +333,14 @@ def claims(n):
 won = all_of(claims, 1000)
 assert sum(claimed for claimed, _ in won) == 1
 assert sum(reserved for _, reserved in won) == 100
+
+# The more ask at once, the more connections there are, up to a limit.
 crowd = store._connections._crowd
-assert 1 < len(crowd.free) == crowd.size == crowd.slots.counter <= LIMIT, (crowd.size, crowd.slots.counter)
+until = time.monotonic() + 10
+while crowd.size < LIMIT and time.monotonic() < until:
+    all_of(lambda n: store.get("probe:a"), 50)
+    gevent.sleep(0.01)
+assert len(crowd.free) == crowd.size == crowd.slots.counter == LIMIT, (crowd.size, crowd.slots.counter)
 
 # Interrupted at any moment, nobody ever reads another's reply.
 class Cut(BaseException):

@@ -136,6 +136,12 @@ class Gateway:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(STOP_LIMIT_S)
 
+    def kill_workers(self) -> None:
+        """Ends the workers at once; the master starts others."""
+        master = self._running().pid
+        for pid in Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii").split():
+            os.kill(int(pid), signal.SIGKILL)
+
     def wait_exit(self, limit_s: float = STOP_LIMIT_S) -> int | None:
         """The exit status, or None where it still runs."""
         try:

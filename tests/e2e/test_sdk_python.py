@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import openai
+import pydantic
 import pytest
 
 from . import replies
-from .gateway import Gateway
+from .gateway import Gateway, eventually
+from .provider import Provider
 from .replies import answer, broken_stream, chunk, error, sse
 from .world import World
 
@@ -188,6 +190,59 @@ def test_pictures_schemas_several_answers_and_new_fields_go_through(world: World
     assert (sent["n"], sent["seed"], sent["not_invented_yet"]) == (2, 9007199254740993, {"a": None})
 
 
+class Letters(pydantic.BaseModel):
+    zeta: str
+    alpha: str
+
+
+def test_an_answer_in_a_schema(world: World, client: openai.OpenAI) -> None:
+    world.primary.script(replies.chat('{"zeta": "z", "alpha": "a"}'))
+
+    completion = client.chat.completions.parse(model="simple", messages=HELLO, response_format=Letters)
+
+    assert completion.choices[0].message.parsed == Letters(zeta="z", alpha="a")
+    sent = world.primary.calls[0].json["response_format"]["json_schema"]
+    assert list(sent["schema"]["properties"]) == ["zeta", "alpha"]
+    assert sent["strict"] is True
+
+
+def test_several_answers_in_one_stream(world: World, client: openai.OpenAI) -> None:
+    def part(index: int, text: str | None, finish: str | None = None) -> bytes:
+        delta = {"role": "assistant", "content": text} if text else {}
+        choice = {"index": index, "delta": delta, "finish_reason": finish}
+        event = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        return replies.event(event)
+
+    parts = [part(0, "a"), part(1, "x"), part(0, "b"), part(1, None, "stop"), part(0, None, "stop")]
+    world.primary.script(sse(b"".join(parts) + replies.DONE))
+
+    with client.chat.completions.stream(model="simple", messages=HELLO, n=2) as stream:
+        completion = stream.get_final_completion()
+
+    assert [choice.message.content for choice in completion.choices] == ["ab", "x"]
+
+
+def test_logprobs(world: World, client: openai.OpenAI) -> None:
+    other = {"token": "no", "logprob": -1.5, "bytes": None}
+    token = {"token": "ok", "logprob": -0.25, "bytes": [111, 107], "top_logprobs": [other]}
+    whole = replies.completion("ok")
+    whole["choices"][0]["logprobs"] = {"content": [token], "refusal": None}
+    choice = {"index": 0, "delta": {"content": "ok"}, "logprobs": {"content": [token]}, "finish_reason": None}
+    event = replies.event({"id": "c1", "object": "chat.completion.chunk", "created": 1, "choices": [choice]})
+    streamed = sse(event + chunk({}, "stop") + replies.DONE)
+    world.primary.script(streamed.only(has="stream"), answer(200, whole))
+    create = client.chat.completions.create
+
+    completion = create(model="simple", messages=HELLO, logprobs=True, top_logprobs=1)
+    chunks = list(create(model="simple", messages=HELLO, logprobs=True, top_logprobs=1, stream=True))
+
+    for seen in (completion.choices[0].logprobs, chunks[0].choices[0].logprobs):
+        assert seen is not None
+        assert seen.content is not None
+        assert seen.content[0].model_dump() == token
+    assert [(call.json["logprobs"], call.json["top_logprobs"]) for call in world.primary.calls] == [(True, 1)] * 2
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize(
     ("reply", "raised", "status"),
@@ -227,6 +282,47 @@ def test_open_circuits_are_raised_as_unavailable(world: World, client: openai.Op
         with pytest.raises(openai.InternalServerError) as caught:
             client.chat.completions.create(model="complex", messages=HELLO)
         assert caught.value.status_code == status
+
+
+def test_the_time_that_a_caller_gives_is_kept(world: World, client: openai.OpenAI) -> None:
+    """By Hermes, which says so as an error of the server's side."""
+    world.lone.script(replies.silence())
+
+    with pytest.raises(openai.InternalServerError) as caught:
+        client.chat.completions.create(model="complex", messages=HELLO, extra_headers={"X-Request-Timeout": "0.2"})
+
+    assert (caught.value.status_code, caught.value.type) == (504, "timeout")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_the_clients_own_timeout_frees_the_provider(world: World, client: openai.OpenAI, stream: bool) -> None:
+    world.configure(complex=[world.endpoint(world.lone, timeout_seconds=30)])
+    world.lone.script(replies.silence())
+
+    with pytest.raises(openai.APITimeoutError):
+        client.chat.completions.create(model="complex", messages=HELLO, stream=stream, timeout=0.3)
+
+    assert eventually(lambda: world.lone.calls_under_way, lambda count: count == 0) == 0
+
+
+def test_a_caller_that_has_seen_enough_of_a_stream_frees_the_provider(world: World, client: openai.OpenAI) -> None:
+    world.configure(complex=[world.endpoint(world.lone, timeout_seconds=30)])
+    world.lone.script(replies.endless_stream("again"))
+
+    with client.chat.completions.create(model="complex", messages=HELLO, stream=True) as stream:
+        assert next(stream).choices[0].delta.content == "again"
+
+    assert eventually(lambda: world.lone.calls_under_way, lambda count: count == 0) == 0
+
+
+def test_a_server_that_is_away() -> None:
+    with Provider() as away:
+        away.refuse()
+        with (
+            openai.OpenAI(api_key="dummy", base_url=away.base_url, max_retries=0) as client,
+            pytest.raises(openai.APIConnectionError),
+        ):
+            client.chat.completions.create(model="simple", messages=HELLO)
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:

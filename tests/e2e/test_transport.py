@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes.upstream import transport as client
+from hermes.upstream import response as client
 from hermes.upstream.lifeline import Lifeline
-from hermes.upstream.transport import Lost, NotSent, Response, Target, TimedOut, Transport
+from hermes.upstream.response import Lost, NotSent, Response, TimedOut
+from hermes.upstream.transport import Target, Transport
 
 from .provider import Provider
 from .replies import Reply, answer, chat, drip, in_pieces, over_and_over, raw, silence

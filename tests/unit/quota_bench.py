@@ -63,6 +63,27 @@ class FakeLog:
         return [(names, spent) for at, names, spent in self.rows if start.timestamp() <= at < end.timestamp()]
 
 
+class DistantStore:
+    """A memory store far away: every verb switches greenlets on its way there and on its way back."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._inner = MemoryStore()
+        self._rng = rng
+
+    def __getattr__(self, verb: str) -> Any:
+        def ask(*args: Any) -> Any:
+            self._travel()
+            reply = getattr(self._inner, verb)(*args)
+            self._travel()
+            return reply
+
+        return ask
+
+    def _travel(self) -> None:
+        for _ in range(self._rng.randrange(4)):
+            gevent.sleep(0)
+
+
 class CountingStore(MemoryStore):
     """Counts its round trips."""
 
@@ -137,13 +158,13 @@ class Bench:
         hold.settle(Usage(10, tokens - 10, tokens), cost)
 
     def counter(self, unit: Unit, scope: str, name: str, period: str = "day") -> int | None:
-        """What the counter of a budget says."""
-        found = [
-            value
-            for key, value in self.store.items("budget")
-            if key.startswith(f"budget:{unit}:{period}:") and key.endswith(f":{scope}:{name}")
-        ]
-        return int(found[0]) if found else None
+        """What the counter of a budget says that is in force; None where there is none."""
+        for filled, filling in self.store.items("filled"):
+            _, found_unit, found_period, start, *whose = filled.split(":")
+            if [found_unit, found_period, *whose] == [unit, period, scope, name]:
+                key = f"{unit}:{period}:{start}:{scope}:{name}"
+                return int(self.store.get(f"budget:{filling}:{key}") or 0)
+        return None
 
     def slots(self) -> int:
         """Slots that are taken."""

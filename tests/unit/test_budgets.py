@@ -198,7 +198,7 @@ def test_what_began_before_midnight_is_settled_where_it_began() -> None:
     late.settle(None, None)
     early.settle(None, None)
 
-    assert sorted(value for _, value in bench.store.items("budget")) == ["0", "0"]
+    assert [value for _, value in bench.store.items("budget")] == ["0", "0"]
 
 
 def test_a_clock_that_is_set_back_returns_to_the_period_that_it_was() -> None:
@@ -294,16 +294,17 @@ def test_a_counter_is_filled_from_the_usage_log_at_first_sight() -> None:
     assert bench.log.questions == [("user", "anna")] * 2
 
 
-def test_what_is_under_way_counts_also_when_the_store_has_lost_it() -> None:
+def test_what_was_under_way_when_the_store_lost_everything_is_counted_at_its_end() -> None:
     bench = Bench(a_budget(1000))
-    under_way = bench.ask()
+    under_way, failing = bench.ask(), bench.ask()
     bench.finish(bench.ask(), tokens=40)
     bench.lose_state()
 
     bench.ask().settle(None, None)
-    assert bench.counter("tokens", "user", "anna") == 140
+    assert bench.counter("tokens", "user", "anna") == 40
 
     bench.finish(under_way, tokens=60)
+    failing.settle(None, None)
     assert bench.counter("tokens", "user", "anna") == 100
 
 
@@ -313,7 +314,7 @@ def test_what_is_settled_while_its_counter_is_lost_is_in_the_usage_log() -> None
     bench.lose_state()
 
     bench.finish(under_way, tokens=60)
-    assert bench.store.items("budget") == []
+    assert bench.counter("tokens", "user", "anna") is None
 
     bench.ask()
     assert bench.counter("tokens", "user", "anna") == 160
@@ -323,14 +324,44 @@ def test_an_old_number_is_not_believed_without_its_seal() -> None:
     """A store that comes back empty may be given what a worker remembers of it."""
     bench = Bench(a_budget(1000))
     bench.finish(bench.ask(), tokens=40)
-    (old,) = bench.store.items("budget")
+    remembered = [*bench.store.items("budget"), *bench.store.items("filled")]
     bench.finish(bench.ask(), tokens=50)
     bench.lose_state()
-    bench.store.put(*old, 3600)
+    for key, value in remembered:
+        bench.store.put(key, value, 3600)
 
+    bench.restart()
     bench.ask()
 
     assert bench.counter("tokens", "user", "anna") == 190
+
+
+def test_what_a_killed_process_had_set_aside_is_given_back_by_the_next_one() -> None:
+    bench = Bench(a_budget(240))
+    bench.finish(bench.ask(), tokens=40)
+    bench.ask()
+    bench.ask()
+    refusal(bench)
+
+    bench.restart()
+    refusal(bench)
+    bench.budgets.books.distrust()
+
+    bench.ask()
+    assert bench.counter("tokens", "user", "anna") == 140
+
+
+def test_a_process_that_remembers_too_many_counters_asks_for_their_names_again() -> None:
+    bench = Bench(a_budget(1000, name=EACH))
+    bench.finish(bench.ask(), tokens=40)
+    hold = bench.ask()
+
+    bench.budgets.books._fillings.clear()
+    bench.finish(hold, tokens=10)
+    bench.ask()
+
+    assert bench.counter("tokens", "user", "anna") == 150
+    assert len(bench.log.questions) == 1
 
 
 def test_many_who_meet_a_missing_counter_ask_the_usage_log_once() -> None:
@@ -359,7 +390,7 @@ def test_a_process_that_dies_while_it_fills_a_counter_holds_nobody_up_for_long()
     bench = Bench(a_budget(1000))
     bench.ask()
     bench.lose_state()
-    assert bench.store.claim("filling:tokens:day:1778371200:user:anna", 10)
+    assert bench.store.claim("turn:tokens:day:1778371200:user:anna", 10)
 
     waiting = gevent.spawn(bench.ask)
     waiting.join(0.05)
@@ -411,8 +442,9 @@ def test_open_lets_pass_and_counts_from_nothing_until_the_log_can_be_read(caplog
     bench.log.is_down = False
     refusal(bench)
     bench.now += 30
+    bench.ask()
     refusal(bench)
-    assert bench.counter("tokens", "user", "anna") == 500, "what was spent before, and three under way"
+    assert bench.counter("tokens", "user", "anna") == 300, "what was spent before, and what is under way now"
 
 
 def test_closed_refuses_and_says_when_to_come_back() -> None:

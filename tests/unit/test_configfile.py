@@ -16,7 +16,7 @@ from hermes import policy as policies
 from hermes.configfile import load, parse
 from hermes.errors import ConfigurationInvalid
 from hermes.policy import Policy
-from hermes.types import Price, Secret
+from hermes.types import Price, RateLimits, Secret
 
 ENV = {"KEY_A": "key-aaaaaa", "KEY_B": "key-bbbbbb", "ROUTER_PROXY_API_KEY": "admin-secret"}
 
@@ -73,6 +73,8 @@ def test_what_a_file_does_not_say_has_the_defaults_of_the_policy() -> None:
     assert policy.retry == policies.RetryPolicy()
     assert policy.streaming == policies.StreamingPolicy()
     assert policy.gateway == policies.GatewayPolicy()
+    assert policy.limits == policies.LimitsPolicy()
+    assert policy.budgets == policies.BudgetsPolicy()
     assert policy.persona == policies.PersonaPolicy()
     assert policy.logging == policies.LoggingPolicy()
     assert policy.routing.surrogate == policies.SurrogatePolicy()
@@ -92,6 +94,8 @@ def test_every_section_arrives_in_the_policy() -> None:
             streaming: {on_break: error, strikes_before_fallback: 2, idle_timeout_sec: 9.5}
             persona: {user_path: u, memory_path: m, soul_path: s, max_context_chars: 1}
             gateway: {roles: {chat: complex, vision: complex}, house_voice: Be kind.}
+            limits: {per_user: {requests_per_minute: 60}, per_key: {tokens_per_minute: 9000, concurrent: 4}}
+            budgets: {timezone: America/New_York, on_store_failure: closed, unpriced_reserve_usd: 0.1}
             logging: {store_prompts: none, retention_days: 7}
             classifier:
               session_timeout_minutes: 0.5
@@ -109,6 +113,8 @@ def test_every_section_arrives_in_the_policy() -> None:
     assert policy.persona == policies.PersonaPolicy("u", "m", "s", 1)
     assert policy.gateway.roles == {"chat": "complex", "reasoning": "complex", "vision": "complex"}
     assert policy.gateway.house_voice == "Be kind."
+    assert policy.limits == policies.LimitsPolicy(RateLimits(requests_per_minute=60), RateLimits(0, 9000, 4))
+    assert policy.budgets == policies.BudgetsPolicy("America/New_York", "closed", 100_000_000)
     assert policy.logging == policies.LoggingPolicy("none", 7)
     assert (policy.routing.session_timeout_s, policy.routing.default_tier) == (30.0, "complex")
     assert policy.routing.surrogate == policies.SurrogatePolicy(False, "x", 0.9, 0.9, 0.0)

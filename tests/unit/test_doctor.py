@@ -22,7 +22,7 @@ from urllib3.exceptions import SSLError as PoolSSLError
 
 from hermes.accounting.spool import Spool
 from hermes.cli.doctor import examine
-from hermes.cli.doctor_endpoints import judged, told
+from hermes.cli.doctor_words import judged, told
 from hermes.cli.findings import Finding, as_json, show
 from hermes.cli.main import main
 from hermes.settings import ROOT
@@ -329,6 +329,17 @@ def test_the_teacher_is_asked_as_well(folder: Path, provider: FakeProvider) -> N
 
     assert [message.partition(")")[0].partition("(")[2] for message in messages] == ["simple, complex", "teacher"]
     assert sorted(path for path, _, _ in provider.asked) == ["/t/v1/chat/completions", "/v1/chat/completions"]
+
+
+def test_the_embedder_is_asked_for_an_embedding(folder: Path, provider: FakeProvider) -> None:
+    endpoint = {"model": "m", "base_url": f"{provider.url}/v1", "api_key_env": ""}
+    embedder = {"model": "e", "base_url": f"{provider.url}/v1", "api_key_env": "KEY_A"}
+    configure(folder, endpoint, knowledge={"embedder": embedder})
+    provider.answers[KEYS["KEY_A"]] = (200, {"data": [{"embedding": [0.5]}]})
+
+    assert [finding.level for finding in found("endpoint")] == ["ok", "ok"]
+    (sent,) = [sent for path, _, sent in provider.asked if path == "/v1/embeddings"]
+    assert sent == {"model": "e", "input": "yes"}
 
 
 def test_headers_of_the_configuration_are_sent_and_a_key_goes_before_the_address_user(

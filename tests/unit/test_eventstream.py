@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from hermes.upstream.eventstream import HELD_EVENTS, EventStream, NotAnAnswer
-from hermes.upstream.transport import Lost
+from hermes.upstream.response import Lost
 
 
 class Wire:

@@ -11,11 +11,11 @@ from hermes.errors import ClientGone
 from hermes.policy import BreakerPolicy
 from hermes.state.store import MemoryStore
 from hermes.types import Endpoint
+from hermes.upstream.answer import Answer
 from hermes.upstream.breaker import Breakers
-from hermes.upstream.cascade import Answer
 from hermes.upstream.eventstream import EventStream
 from hermes.upstream.relay import Ended, Relay
-from hermes.upstream.transport import Lost
+from hermes.upstream.response import Lost
 
 ENDPOINT = Endpoint("m@host/v1", "m", "https://host/v1", "https://host/v1")
 POLICY = BreakerPolicy()

@@ -1,0 +1,153 @@
+"""One upstream call: what is sent, how long it may take, and what its answer means."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from hermes.types import Endpoint, ProviderKey
+from hermes.upstream.answer import Answer, Ask, CallFailed
+from hermes.upstream.breaker import Permit
+from hermes.upstream.eventstream import EventStream, NotAnAnswer
+from hermes.upstream.keyring import LONGEST_REST_S, retry_after_s
+from hermes.upstream.notes import Notes
+from hermes.upstream.outcome import Kind, ProviderError, kind_of
+from hermes.upstream.response import Lost, NotSent, Response, TimedOut
+from hermes.upstream.transport import Transport
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_ERROR_BYTES = 1024 * 1024
+TIMER_SLACK_S = 0.01
+
+
+class Caller:
+    """Makes upstream calls, each for itself: repetitions and other endpoints are the cascade's business."""
+
+    def __init__(self, transport: Transport, notes: Notes, clock: Callable[[], float] = time.monotonic) -> None:
+        self._transport = transport
+        self._notes = notes
+        self._clock = clock
+
+    def answer(
+        self, ask: Ask, level: int, endpoint: Endpoint, permit: Permit, key: ProviderKey | None, *, ask_usage: bool
+    ) -> Answer:
+        """One call's answer.
+
+        Raises:
+            CallFailed: there is none, and why.
+            ClientGone: the caller has hung up.
+        """
+        request = ask.request
+        began = self._clock()
+        deadline = min(ask.deadline, began + endpoint.timeout_s)
+        try:
+            response = self._transport.post(
+                endpoint.base_url,
+                _headers(endpoint, key, stream=request.stream),
+                request.outgoing(endpoint.model, ask_usage=ask_usage),
+                route=request.route,
+                deadline=deadline,
+                lifeline=ask.lifeline,
+            )
+        except NotSent as error:
+            raise CallFailed(Kind.NOT_SENT, None, str(error)) from None
+        except Lost as error:
+            raise CallFailed(Kind.UNWELL, None, str(error)) from None
+        except TimedOut as error:
+            raise self._timed_out(error, endpoint, began, None) from None
+        try:
+            return self._read(ask, level, endpoint, permit, response)
+        except BaseException as error:
+            response.release()
+            if isinstance(error, Lost):
+                raise CallFailed(Kind.UNWELL, response.status, str(error)) from None
+            if isinstance(error, TimedOut):
+                raise self._timed_out(error, endpoint, began, response.status) from None
+            raise
+
+    def _timed_out(self, error: TimedOut, endpoint: Endpoint, began: float, status: int | None) -> CallFailed:
+        """Only an endpoint that had its whole time is to blame: a caller in a hurry must not open circuits."""
+        had_its_time = self._clock() - began >= endpoint.timeout_s - TIMER_SLACK_S
+        return CallFailed(Kind.UNWELL if had_its_time else Kind.TIME_UP, status, str(error))
+
+    def _read(self, ask: Ask, level: int, endpoint: Endpoint, permit: Permit, response: Response) -> Answer:
+        content_type = response.headers.get("content-type", "")
+        if response.status != 200:
+            raise self._refusal(ask, endpoint, response, content_type)
+        if not ask.request.stream:
+            body = response.read_all(MAX_ANSWER_BYTES)
+            usage = _usage_of_answer(body, ask.request.is_answer)
+            return Answer(endpoint, level, permit, content_type=content_type, body=body, usage=usage)
+        if not content_type.lower().startswith("text/event-stream"):
+            raise _not_an_answer(response.read_all(MAX_ERROR_BYTES), "the provider answered with no event stream")
+        stream = EventStream(
+            response,
+            idle_timeout_s=ask.policy.streaming.idle_timeout_s,
+            wants_usage=ask.request.wants_usage,
+            choices=ask.request.choices(),
+            clock=self._clock,
+        )
+        try:
+            held = stream.open()
+        except NotAnAnswer as error:
+            raise _not_an_answer(error.body, str(error)) from None
+        return Answer(endpoint, level, permit, content_type=content_type, stream=stream, held=held)
+
+    def _refusal(self, ask: Ask, endpoint: Endpoint, response: Response, content_type: str) -> CallFailed:
+        """What a status other than 200 means, with a message that is fit to be shown."""
+        status = response.status
+        if 200 <= status < 300:
+            return CallFailed(Kind.UNWELL, status, f"the provider answered {status}, which holds no completion")
+        body = response.read_all(MAX_ERROR_BYTES)
+        error = ProviderError.read(body)
+        kind = kind_of(status, error, streamed=ask.request.stream)
+        wait_s = LONGEST_REST_S if error.is_quota else retry_after_s(response.headers, time.time())
+        message = f"the provider answered {status}"
+        if kind is Kind.MISCONFIGURED:
+            self._notes.misconfigured(endpoint, status)
+        elif said := self._notes.fit_to_show(error.message):
+            message = f"{message}: {said}"
+        return CallFailed(kind, status, message, wait_s=wait_s, body=body, content_type=content_type)
+
+
+def _headers(endpoint: Endpoint, key: ProviderKey | None, *, stream: bool) -> dict[str, str]:
+    """What goes upstream: Hermes's own headers, none of the caller's."""
+    headers = {"Accept": "text/event-stream" if stream else "application/json"}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key.value.reveal()}"
+    if endpoint.headers:
+        own = {name.lower() for name, _ in endpoint.headers}
+        headers = {name: value for name, value in headers.items() if name.lower() not in own}
+        headers |= {name: value.reveal() for name, value in endpoint.headers}
+    return headers
+
+
+def _usage_of_answer(body: bytes, is_answer: Callable[[Any], bool]) -> object:
+    """The usage of a whole answer.
+
+    Raises:
+        CallFailed: the body is none.
+    """
+    try:
+        whole = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        whole = _tolerantly(body)
+    if not is_answer(whole):
+        raise _not_an_answer(body, "the provider answered 200 without a completion")
+    return whole.get("usage")
+
+
+def _tolerantly(body: bytes) -> Any:
+    """NaN and lone surrogates pass the clients' parsers, so they pass here."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _not_an_answer(body: bytes, message: str) -> CallFailed:
+    return CallFailed(Kind.UNWELL, 200, message, body=body)

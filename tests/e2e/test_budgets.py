@@ -1,0 +1,300 @@
+"""Budgets and limits of a running server: nobody spends what is not there, and what was set aside always comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.redis_server import RedisServer
+
+from . import replies
+from .client import Answer
+from .gateway import eventually, new_user
+from .replies import Reply
+from .world import PRICE, World
+
+COST_NANOUSD = 11 * 1000 + 7 * 2000
+"""Of an answer with the usual usage."""
+
+
+def put_budget(world: World, **budget: Any) -> dict[str, Any]:
+    answer = world.gateway.admin("PUT", "/admin/budgets", {"scope": "user", "period": "month", **budget})
+    assert answer.status == 200, answer.body
+    return dict(answer.json)
+
+
+def figures(world: World, scope: str, name: str) -> dict[str, Any]:
+    budgets = world.gateway.admin("GET", "/admin/budgets").json["budgets"]
+    (found,) = [budget for budget in budgets if (budget["scope"], budget["id"]) == (scope, name)]
+    return dict(found)
+
+
+def at_once(number: int, request: Callable[[], Answer]) -> list[Answer]:
+    with ThreadPoolExecutor(number) as pool:
+        return list(pool.map(lambda _: request(), range(number)))
+
+
+def nanousd(rows: list[dict[str, Any]]) -> int:
+    return sum(round(Decimal(str(row["estimated_cost_usd"] or 0)) * 10**9) for row in rows)
+
+
+def test_parallel_requests_do_not_spend_more_than_there_is(world: World) -> None:
+    user = new_user()
+    put_budget(world, id=user, limit_usd=0.0025)
+    world.primary.script(replies.chat(after_s=0.3))
+
+    answers = at_once(30, lambda: world.gateway.chat(user=user, max_tokens=500))
+
+    assert Counter(answer.status for answer in answers) == {200: 3, 429: 27}
+    rows = world.gateway.usage(30, user_id=user)
+    assert Counter(row["status"] for row in rows) == {"ok": 3, "refused": 27}
+    assert nanousd(rows) == 3 * COST_NANOUSD
+    shown = figures(world, "user", user)
+    assert (shown["spent_usd"], shown["spent_tokens"], shown["spent_requests"]) == (3 * COST_NANOUSD / 1e9, 54, 3)
+    assert world.gateway.chat(user=user, max_tokens=500).status == 200, "what they did not use is there again"
+
+
+def test_a_refusal_says_what_it_is_about(world: World) -> None:
+    user = new_user()
+    put_budget(world, id=user, limit_requests=1, period="day")
+    assert world.gateway.chat(user=user).status == 200
+
+    refused = world.gateway.chat(user=user)
+
+    assert (refused.status, refused.error["type"], refused.error["code"]) == (429, "budget_exceeded", "budget_exceeded")
+    assert f"The daily budget of the user '{user}' (1 requests) is used up" in refused.error["message"]
+    assert refused.request_id in refused.error["message"]
+    assert refused.headers["x-should-retry"] == "false"
+    until_midnight_s = 86_400 - time.time() % 86_400
+    assert int(refused.headers["retry-after"]) == pytest.approx(until_midnight_s, abs=3)
+    row = world.gateway.row(refused)
+    assert (row["status"], row["attempts"], row["total_tokens"], row["user_id"]) == ("refused", 0, None, user)
+    assert len(world.primary.calls) == 1
+
+
+def test_a_budget_is_counted_from_the_log_when_the_process_was_killed(world: World) -> None:
+    user = new_user()
+    put_budget(world, id=user, limit_requests=3)
+    for _ in range(2):
+        world.gateway.chat(user=user)
+
+    world.gateway.kill()
+    world.gateway.spawn()
+
+    assert [world.gateway.chat(user=user).status for _ in range(3)] == [200, 429, 429]
+
+
+def test_a_budget_that_is_used_up_may_downgrade(world: World) -> None:
+    user = new_user()
+    put_budget(world, id=user, limit_requests=1, action="downgrade")
+
+    answers = [world.gateway.chat(user=user, tier="complex") for _ in range(2)]
+
+    assert [answer.headers["x-hermes-tier"] for answer in answers] == ["complex", "simple"]
+    assert world.calls() == ["lone", "primary"]
+
+
+def test_a_budget_for_each_key_and_one_for_a_function(world: World) -> None:
+    keys = [
+        world.gateway.admin("POST", "/admin/keys", {"name": name, "scopes": ["gateway"]}).json for name in ("a", "b")
+    ]
+    put_budget(world, scope="key", id="*", limit_requests=2)
+    put_budget(world, scope="function", id="f", limit_requests=3)
+
+    def complete(number: int, function: str) -> int:
+        body = {"messages": [{"role": "user", "content": "x"}], "metadata": {"function_name": function}}
+        headers = {"Authorization": f"Bearer {keys[number]['key']}"}
+        return world.gateway.request("POST", "/v1/completions", headers, body).status
+
+    assert [complete(0, "g") for _ in range(3)] == [200, 200, 429]
+    assert complete(1, "f") == 200
+    assert figures(world, "key", "*")["most_used_by"] == keys[0]["id"]
+    put_budget(world, scope="key", id="*", limit_requests=100)
+    assert [complete(1, "f") for _ in range(3)] == [200, 200, 429]
+    assert complete(1, "g") == 200
+
+
+# -- limits -----------------------------------------------------------------------------------------------
+
+
+def limit(world: World, **limits: int) -> None:
+    slow = world.endpoint(world.primary)
+    world.configure(simple=[slow], limits={"per_user": limits})
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_answers_and_refusals_tell_what_is_left(world: World, stream: bool) -> None:
+    limit(world, requests_per_minute=2, tokens_per_minute=100_000)
+    user = new_user()
+    eventually(lambda: time.time() % 60, lambda second: second < 57, 5)  # not across the turn of a minute
+    world.primary.script((replies.stream if stream else replies.chat)("ok"))
+
+    first, _, refused = (world.gateway.chat(user=user, stream=stream, max_tokens=100) for _ in range(3))
+
+    shown = {name: value for name, value in first.headers.items() if name.startswith("x-ratelimit-")}
+    left_s = math.ceil(60 - time.time() % 60)
+    assert first.status == 200
+    assert shown.pop("x-ratelimit-reset-requests") == shown.pop("x-ratelimit-reset-tokens")
+    tokens_left = int(shown.pop("x-ratelimit-remaining-tokens"))
+    assert 99_800 < tokens_left < 99_900
+    assert shown == {
+        "x-ratelimit-limit-requests": "2",
+        "x-ratelimit-remaining-requests": "1",
+        "x-ratelimit-limit-tokens": "100000",
+    }
+    assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
+    assert refused.headers["x-ratelimit-remaining-requests"] == "0"
+    assert int(refused.headers["retry-after"]) == pytest.approx(left_s, abs=2)
+    assert "x-should-retry" not in refused.headers
+    assert int(refused.headers["x-ratelimit-remaining-tokens"]) == 100_000 - 2 * 18
+
+
+HANGING = replies.silence()
+
+
+@pytest.mark.parametrize(
+    ("reply", "stream"),
+    [
+        pytest.param(replies.chat(), False, id="an answer"),
+        pytest.param(replies.stream("ok"), True, id="a stream"),
+        pytest.param(replies.broken_stream("some text"), True, id="a stream that breaks off"),
+        pytest.param(replies.error(500), False, id="a provider's fault"),
+        pytest.param(replies.error(400), False, id="a caller's fault"),
+        pytest.param(HANGING, False, id="no answer in time"),
+        pytest.param(HANGING, True, id="no stream in time"),
+    ],
+)
+def test_a_slot_is_free_again_after_every_end(world: World, reply: Reply, stream: bool) -> None:
+    limit(world, concurrent=1)
+    user = new_user()
+    world.primary.script(reply)
+
+    for _ in range(3):
+        assert world.gateway.chat(user=user, stream=stream).status != 429
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_a_slot_is_free_again_when_the_caller_has_left(world: World, stream: bool) -> None:
+    limit(world, concurrent=1)
+    user = new_user()
+    world.primary.script(replies.endless_stream("tok ") if stream else HANGING, replies.chat())
+    leaving = world.gateway.open_chat(user=user, stream=stream)
+    eventually(lambda: world.primary.calls_under_way, bool)
+    assert world.gateway.chat(user=user).status == 429
+
+    leaving.vanish()
+
+    after = eventually(lambda: world.gateway.chat(user=user, stream=stream), lambda got: got.status != 429)
+    assert after.status != 429
+
+
+def test_only_so_many_at_once(world: World) -> None:
+    limit(world, concurrent=3)
+    user = new_user()
+    world.primary.script(replies.chat(after_s=0.3))
+
+    answers = at_once(12, lambda: world.gateway.chat(user=user))
+
+    assert Counter(answer.status for answer in answers) == {200: 3, 429: 9}
+    assert {answer.headers["retry-after"] for answer in answers if answer.status == 429} == {"1"}
+
+
+def test_a_keys_own_limits_stand_in_the_place_of_the_configured_ones(world: World) -> None:
+    world.configure(limits={"per_key": {"requests_per_minute": 1}})
+    body = {"name": "k", "scopes": ["router"]}
+    plain = world.gateway.admin("POST", "/admin/keys", body).json["key"]
+    own = world.gateway.admin("POST", "/admin/keys", {**body, "limits": {"requests_per_minute": 50}}).json["key"]
+
+    def chat(key: str) -> Answer:
+        return world.gateway.chat(headers={"Authorization": f"Bearer {key}"})
+
+    assert chat(plain).headers["x-ratelimit-limit-requests"] == "1"
+    assert chat(own).headers["x-ratelimit-limit-requests"] == "50"
+    assert "x-ratelimit-limit-requests" not in world.gateway.chat().headers
+
+
+# -- several workers --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as redis:
+        yield redis
+
+
+@pytest.fixture(scope="module")
+def many(redis: RedisServer) -> Iterator[World]:
+    """A gateway of two workers."""
+    world = World(env={"WEB_CONCURRENCY": "2", "HERMES_STATE_URL": redis.url})
+    yield world
+    world.close()
+
+
+def until_every_worker_knows(world: World) -> None:
+    """Waits until the budgets that were put before are in force everywhere."""
+    user = new_user()
+    put_budget(world, id=user, limit_requests=0)
+    tries = [0] * 12
+    known = eventually(
+        lambda: [world.gateway.chat(user=user).status for _ in tries], lambda statuses: set(statuses) == {429}
+    )
+    assert set(known) == {429}
+
+
+def test_several_workers_spend_one_budget_together(many: World, redis: RedisServer) -> None:
+    user = new_user()
+    put_budget(many, id=user, limit_usd=0.0025)
+    until_every_worker_knows(many)
+    many.primary.script(replies.chat(after_s=0.3))
+
+    answers = at_once(15, lambda: many.gateway.chat(user=user, max_tokens=500))
+
+    assert Counter(answer.status for answer in answers) == {200: 3, 429: 12}
+    assert nanousd(many.gateway.usage(15, user_id=user)) == 3 * COST_NANOUSD
+
+
+def test_a_state_that_was_lost_is_counted_from_the_usage_log(many: World, redis: RedisServer) -> None:
+    user = new_user()
+    put_budget(many, id=user, limit_requests=3)
+    until_every_worker_knows(many)
+    many.primary.script(replies.chat())
+    assert [many.gateway.chat(user=user).status for _ in range(3)] == [200] * 3
+    many.gateway.usage(3, user_id=user)
+
+    redis.ask("FLUSHALL")
+
+    assert [many.gateway.chat(user=user).status for _ in range(4)] == [429] * 4
+
+
+def test_what_killed_workers_had_set_aside_is_free_again(many: World) -> None:
+    user = new_user()
+    put_budget(many, id=user, limit_usd=0.0005)
+    until_every_worker_knows(many)
+    many.configure(simple=[many.endpoint(many.primary, timeout_seconds=30)])
+    many.primary.script(replies.silence().but(times=1), replies.chat())
+    waiting = many.gateway.open_chat(user=user, max_tokens=500)
+    eventually(lambda: many.primary.calls_under_way, bool)
+    assert many.gateway.chat(user=user).status == 429
+
+    many.gateway.kill_workers()
+
+    waiting.vanish()
+    assert eventually(lambda: status_of(many, user), lambda status: status == 200, 10) == 200
+
+
+def status_of(world: World, user: str) -> int:
+    """Of one request; 0 while nobody listens."""
+    with contextlib.suppress(OSError):
+        return world.gateway.chat(user=user).status
+    return 0
+
+
+assert PRICE == {"input_per_mtok": 1.0, "output_per_mtok": 2.0}, "the figures above are made of these"
