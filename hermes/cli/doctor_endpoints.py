@@ -7,18 +7,15 @@ those that the server trusts: the system's and Mozilla's.
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from hermes.cli.doctor_words import CALLERS, Said, judged, told
@@ -27,6 +24,7 @@ from hermes.cli.start import Start
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy
 from hermes.types import Endpoint, ProviderKey
+from hermes.upstream.cold import address, new_session
 from hermes.upstream.outcome import ProviderError
 
 EMBEDDER: Final = "embedder"
@@ -173,17 +171,6 @@ def _answer(probe: _Probe, question: dict[str, Any], timeout_s: float) -> tuple[
     return _request("POST", address(endpoint.base_url, route, keep_user=not has_own), headers, body, timeout_s)
 
 
-def address(base_url: str, route: str, *, keep_user: bool) -> str:
-    """Where a route of an API is. A key goes before the URL's user, as in the server; the library has it reversed.
-
-    >>> address("https://me:pw@host/v1?api-version=7", "chat/completions", keep_user=False)
-    'https://host/v1/chat/completions?api-version=7'
-    """
-    url = urlsplit(base_url)
-    place = url.netloc if keep_user else url.netloc.rpartition("@")[2]
-    return urlunsplit((url.scheme, place, f"{url.path.rstrip('/')}/{route}", url.query, ""))
-
-
 def _request(method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_s: float) -> tuple[int, bytes]:
     """Status and body, which is cut at 256 KiB.
 
@@ -191,9 +178,7 @@ def _request(method: str, url: str, headers: dict[str, str], body: bytes | None,
         requests.RequestException, ValueError: there is no answer, or none in time.
     """
     until = time.monotonic() + timeout_s
-    with requests.Session() as session:
-        session.trust_env = False
-        session.mount("https://", _SystemTrust())
+    with new_session() as session:
         response = session.request(
             method, url, headers=headers, data=body, timeout=timeout_s, allow_redirects=False, stream=True
         )
@@ -205,13 +190,6 @@ def _request(method: str, url: str, headers: dict[str, str], body: bytes | None,
             if len(read) >= READ_BYTES_MAX:
                 break
         return response.status_code, bytes(read)
-
-
-class _SystemTrust(HTTPAdapter):
-    """Trusts the system's authorities; `requests` adds Mozilla's."""
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, ssl_context=ssl.create_default_context(), **kwargs)
 
 
 def _is_answer(whole: Any, member: str) -> bool:

@@ -1,7 +1,7 @@
 """One question to a model off the hot path (the teacher): plain `requests`, with a bound on everything.
 
-The session trusts nothing of the environment: proxies and `.netrc` would replace the provider's key. Redirects are not
-followed. `gevent.Timeout` bounds the whole call, since the library's own timeouts begin anew with every byte.
+Redirects are not followed. `gevent.Timeout` bounds the whole call, since the library's own timeouts begin anew with
+every byte.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import orjson
 import requests
 
 from hermes.types import Endpoint
+from hermes.upstream.cold import address, new_session
 
 MAX_REPLY_BYTES = 1024 * 1024
 MAX_REPLY_TOKENS = 512
@@ -27,8 +28,7 @@ class Asker:
 
     def __init__(self, connect_timeout_s: float = 5.0) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._session = requests.Session()
-        self._session.trust_env = False
+        self._session = new_session()
 
     def ask(self, endpoint: Endpoint, prompt: str) -> str:
         """The reply's text: its content, or its reasoning where the content is empty.
@@ -59,8 +59,9 @@ class Asker:
         if endpoint.keys:
             headers["Authorization"] = f"Bearer {endpoint.keys[0].value.reveal()}"
         headers |= {name: value.reveal() for name, value in endpoint.headers}
+        has_own = any(name.lower() == "authorization" for name in headers)
         response = self._session.post(
-            f"{endpoint.base_url}/chat/completions",
+            address(endpoint.base_url, "chat/completions", keep_user=not has_own),
             data=orjson.dumps(body),
             headers=headers,
             timeout=(min(self._connect_timeout_s, endpoint.timeout_s), endpoint.timeout_s),

@@ -244,16 +244,19 @@ def test_a_redis_without_room_forgets_or_is_away() -> None:
     """Whether it forgets old keys or refuses new ones is its operator's choice."""
     with RedisServer("--maxmemory", "3mb", "--maxmemory-policy", "allkeys-lru") as server:
         store = RedisStore(server.url)
-        for number in range(3000):
-            store.put(f"session:{number}", "x" * 1000, 100)
-            store.add(f"count:{number % 7}", 1, 100)
+        fill(store, "session:first")
 
         assert all(value == "x" * 1000 for _, value in store.items("session"))
         server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
         with pytest.raises(StoreAway, match="maxmemory"):
-            for number in range(3000):
-                store.put(f"session:more-{number}", "x" * 1000, 100)
+            fill(store, "session:more")
     store.close()
+
+
+def fill(store: RedisStore, name: str) -> None:
+    for number in range(3000):
+        store.put(f"{name}-{number}", "x" * 1000, 100)
+        store.add(f"count:{number % 7}", 1, 100)
 
 
 def test_a_restarted_redis_is_used_without_further_ado() -> None:

@@ -17,10 +17,12 @@ from hermes.state.store import MemoryStore
 
 def test_memory_is_for_one_worker_and_needs_no_redis() -> None:
     assert isinstance(open_store("memory://"), MemoryStore)
-    script = "import sys; from hermes.state.opening import open_store; open_store('memory://')"
-    asking = "; print('redis' in sys.modules)"
+    script = ["import sys", "from hermes.state.opening import open_store", "open_store('memory://')"]
+    script.append("print('redis' in sys.modules)")
 
-    done = subprocess.run([sys.executable, "-c", script + asking], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(script)], capture_output=True, text=True, check=True, timeout=30
+    )
 
     assert done.stdout == "False\n"
 
