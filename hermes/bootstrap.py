@@ -14,7 +14,7 @@ from typing import Any
 import gevent
 
 from hermes import __version__, configfile
-from hermes.accounting.exchange import Exchange, columns_of
+from hermes.accounting.exchange import Exchange
 from hermes.accounting.prices import PriceBook
 from hermes.accounting.receipt import receipt
 from hermes.accounting.spool import Drain, Spool
@@ -68,6 +68,7 @@ log = logging.getLogger("hermes-router")
 MIGRATIONS = ROOT / "migrations"
 FLUSH_WAIT_S = 1.0
 READINESS_WAIT_S = 1.0
+DEGRADED = "degraded: the shared state is away, this worker goes on with its own"
 RELOADED = "news:reloaded"
 """The key under which workers tell each other of a reload."""
 
@@ -189,7 +190,7 @@ class Hermes:
         all_open = self.breakers.open_count(endpoints, policy.breaker) == len(endpoints)
         return {
             "database": self._database_state(),
-            "state": "ok",
+            "state": "ok" if self._is_state_up() else DEGRADED,
             "endpoints": "every circuit is open" if all_open else "ok",
             "drain": "the process is ending" if self.is_draining else "ok",
         }
@@ -353,7 +354,7 @@ def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Reda
             record.error_message = redactor.clean(record.error_message)
         if record.prompt_preview is not None:
             record.prompt_preview = redactor.clean(record.prompt_preview)
-        spool.append(columns_of(record))
+        spool.append(record)
         metrics.answered(record)
         if record.status in ("error", "interrupted"):
             metrics.error()

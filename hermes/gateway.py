@@ -16,7 +16,6 @@ from typing import Any
 import orjson
 
 from hermes.accounting.exchange import Exchange, preview_of
-from hermes.accounting.tokens import usage_from
 from hermes.admission.auth import Authenticator
 from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
@@ -212,8 +211,7 @@ class Gateway:
             body = self._refusal_body(answer, call.request_id)
             exchange.refuse(f"the provider answered {answer.status}")
             return Reply(answer.status, [*headers, ("Content-Type", "application/json")], [body])
-        content_bytes = 0 if usage_from(answer.usage) else _content_bytes(answer.body)
-        exchange.settle("ok", usage=answer.usage, content_bytes=content_bytes)
+        exchange.settle("ok", usage=answer.usage, content_bytes=lambda: _content_bytes(answer.body))
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))
         headers.append(("Content-Type", answer.content_type or "application/json"))
@@ -240,7 +238,7 @@ class Gateway:
             exchange.settle(
                 ended.status,
                 usage=ended.usage,
-                content_bytes=ended.content_bytes,
+                content_bytes=lambda: ended.content_bytes,
                 first_content_at=ended.first_content_at,
                 error=ended.error,
             )

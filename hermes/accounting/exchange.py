@@ -7,7 +7,7 @@ What a provider does not say is estimated and marked; what a model costs where n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Protocol
@@ -126,7 +126,7 @@ class Exchange:
         status: Status,
         *,
         usage: object = None,
-        content_bytes: int = 0,
+        content_bytes: Callable[[], int] = int,
         first_content_at: float | None = None,
         error: str | None = None,
     ) -> None:
@@ -134,7 +134,7 @@ class Exchange:
 
         Args:
             usage: the provider's usage object; where it says nothing usable, the tokens are estimated.
-            content_bytes: how much text was answered, for that estimate.
+            content_bytes: how much text was answered; asked only for such an estimate.
         """
         if self._settled:
             return
@@ -152,7 +152,12 @@ class Exchange:
         self.settle("error", error=error)
 
     def _complete(
-        self, status: Status, usage: object, content_bytes: int, first_content_at: float | None, error: str | None
+        self,
+        status: Status,
+        usage: object,
+        content_bytes: Callable[[], int],
+        first_content_at: float | None,
+        error: str | None,
     ) -> tuple[Usage | None, int | None]:
         """Fills in what the end tells; the usage and its cost, where there is any."""
         record = self.record
@@ -167,7 +172,7 @@ class Exchange:
             record.details = {"attempts": [asdict(attempt) for attempt in self.attempts]}
         if self._endpoint is None or status not in ("ok", "interrupted", "client_disconnected"):
             return None, None
-        return self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes))
+        return self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes()))
 
     def _count(self, endpoint: Endpoint, usage: Usage) -> tuple[Usage, int | None]:
         record = self.record
@@ -200,11 +205,6 @@ def preview_of(text: str, store_prompts: str) -> str | None:
         return None
     clean = text.replace("\0", "")
     return clean if store_prompts == "full" else clean[:PREVIEW_CHARS]
-
-
-def columns_of(record: UsageRecord) -> Mapping[str, Any]:
-    """The record as a mapping, for the spool."""
-    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _told(error: UpstreamFailed) -> str:

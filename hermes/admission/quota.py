@@ -85,6 +85,8 @@ class Quota:
             shares = self._budgets.shares(principal, function_name, directory, policy.budgets, estimate)
             slots = self._limits.slots(principal, policy.limits, _longest_s(policy)) if is_limited else []
             parts: list[Part] = [*windows, *slots, *shares]
+            if not parts:
+                return self._free
             self._grant(parts)
         except HermesError as refusal:
             refusal.headers = headers(windows, self._store)

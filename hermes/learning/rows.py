@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,14 @@ _SPACES = re.compile(r"\s+")
 
 
 def read_rows(path: Path) -> list[Prompt]:
-    """The rows of a JSON Lines file, gzip or plain: prompt, label, source, license.
+    """The rows of a JSON Lines file, gzip or plain: prompt and label; source and license where it has them.
 
     Raises:
         ValueError, KeyError: a line is no such row.
     """
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        return [_row(json.loads(line)) for line in lines if line.strip()]
+    content = path.read_bytes()
+    unpacked = gzip.decompress(content) if path.suffix == ".gz" else content
+    return [_row(json.loads(line)) for line in unpacked.splitlines() if line.strip()]
 
 
 def distinct(rows: Iterable[Prompt]) -> list[Prompt]:
@@ -68,11 +69,13 @@ def _is_near(grams: set[str], others: Iterable[set[str]]) -> bool:
     return any(len(grams & other) > TOO_NEAR * len(grams | other) for other in others)
 
 
-def _row(fields: dict[str, str]) -> Prompt:
-    text, source, tier = fields["prompt"], fields["source"], fields["label"]
+def _row(fields: dict[str, Any]) -> Prompt:
+    text, tier, source = fields["prompt"], fields["label"], fields.get("source", "")
     if tier not in ("simple", "complex"):
         raise ValueError(f"label: {tier} is no tier")
-    return Prompt(text, "complex" if tier == "complex" else "simple", source, fields["license"], _family(text, source))
+    return Prompt(
+        text, "complex" if tier == "complex" else "simple", source, fields.get("license", ""), _family(text, source)
+    )
 
 
 def _family(text: str, source: str) -> str:

@@ -14,7 +14,7 @@ For the event loop only: prometheus-client's locks are not safe in native thread
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 import gevent
 from prometheus_client import Counter, Gauge, Histogram, Metric, disable_created_metrics
@@ -55,6 +55,7 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._folder = folder
         self._all: list[MetricWrapperBase] = []
+        self._children: dict[tuple[MetricWrapperBase | str, ...], Any] = {}
         self._own: dict[str, tuple[Gauge, Callable[[], float]]] = {}
         self._models: set[str] = set()
         self._levels = 0
@@ -109,7 +110,7 @@ class Metrics:
 
     def request(self, tier: str | None, stream: bool) -> None:
         """A completion request has been taken on."""
-        self._requests.labels(_tier(tier)).inc()
+        self._child(self._requests, _tier(tier)).inc()
         if stream:
             self._stream_requests.inc()
 
@@ -126,11 +127,11 @@ class Metrics:
 
     def limited(self, tier: str | None) -> None:
         """A provider has answered 429."""
-        self._limited.labels(_tier(tier)).inc()
+        self._child(self._limited, _tier(tier)).inc()
 
     def fallback(self, level: int) -> None:
         """Another endpoint than the first of the cascade has answered; its position."""
-        self._fallback_used.labels(str(level) if 1 <= level <= self._levels else OTHER).inc()
+        self._child(self._fallback_used, str(level) if 1 <= level <= self._levels else OTHER).inc()
 
     def error(self) -> None:
         """A request has ended in an error."""
@@ -138,7 +139,7 @@ class Metrics:
 
     def answered(self, record: UsageRecord) -> None:
         """A request is over, and its usage row is complete."""
-        self._usage_rows.labels(record.status).inc()
+        self._child(self._usage_rows, record.status).inc()
         tier = _tier(record.tier)
         for histogram, value_ms in (
             (self._duration, record.duration_ms),
@@ -146,16 +147,23 @@ class Metrics:
             (self._overhead, record.overhead_ms),
         ):
             if value_ms is not None:
-                histogram.labels(tier).observe(value_ms / 1000)
+                self._child(histogram, tier).observe(value_ms / 1000)
         if record.model is None:
             return
         model = record.model if record.model in self._models else OTHER
         counts = (record.prompt_tokens, record.completion_tokens, record.cached_tokens, record.reasoning_tokens)
         for kind, count in zip(TOKEN_KINDS, counts, strict=True):
             if count:
-                self._tokens.labels(model, kind).inc(count)
+                self._child(self._tokens, model, kind).inc(count)
         if record.estimated_cost_usd is not None:
-            self._cost_usd.labels(model).inc(float(record.estimated_cost_usd))
+            self._child(self._cost_usd, model).inc(float(record.estimated_cost_usd))
+
+    def _child(self, metric: MetricWrapperBase, *labels: str) -> Any:
+        """The series of these labels. The library looks it up under a lock, which costs more than the counting."""
+        child = self._children.get((metric, *labels))
+        if child is None:
+            child = self._children[metric, *labels] = metric.labels(*labels)
+        return child
 
     # -- what is scraped ----------------------------------------------------------------------------------
 

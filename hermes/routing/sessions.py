@@ -7,18 +7,25 @@ when the session expires keeps its tier. Ages are of the wall clock, which machi
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import orjson
 from gevent import sleep
 
-from hermes.state.store import StateStore
+from hermes.state.store import StateStore, number_of
 from hermes.types import TIERS, Principal, Tier
 
+KEPT_S = 7200.0
+"""How long a session is known after its classification, so that an open tool loop keeps its tier; of one length for
+all, so that those that have not expired can be counted without being read.
+"""
+
 KEPT_AFTER_EXPIRY_S = 3600.0
+"""At least so long beyond a longer timeout."""
+
 STRIKES_TTL_S = 3600.0
 """A session that nobody used for an hour starts anew with its primary."""
 
@@ -41,6 +48,11 @@ def session_key(principal: Principal, named: str | None, first_user_text: str | 
         digest.update(b"-;" if piece is None else b"%d;" % len(octets))
         digest.update(octets)
     return digest.hexdigest()[:16]
+
+
+def kept_s(timeout_s: float) -> float:
+    """How long a session is kept whose tier is used for `timeout_s`."""
+    return max(KEPT_S, timeout_s + KEPT_AFTER_EXPIRY_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ class Sessions:
     ) -> None:
         """Keeps a classification; the session's lifetime begins now."""
         value = {"tier": tier, "at": self._clock(), "user_id": user_id, "model": model}
-        self._store.put(f"session:{key}", json.dumps(value), timeout_s + KEPT_AFTER_EXPIRY_S)
+        self._store.put(f"session:{key}", orjson.dumps(value).decode(), kept_s(timeout_s))
 
     def evict(self, key: str) -> bool:
         """Forgets a session and its strikes; whether there was one."""
@@ -102,7 +114,7 @@ class Sessions:
 
     def count(self, timeout_s: float) -> int:
         """How many sessions have not expired."""
-        return sum(not session.expired(timeout_s) for _, session in self._known())
+        return self._store.count("session", kept_s(timeout_s) - timeout_s)
 
     def strike(self, key: str) -> int:
         """Counts a stream that broke; how many did in a row."""
@@ -114,7 +126,7 @@ class Sessions:
 
     def strikes(self, key: str) -> int:
         """How many streams in a row broke."""
-        return int(self._store.get(f"strikes:{key}") or 0)
+        return int(number_of(self._store.get(f"strikes:{key}")) or 0)
 
     def _known(self) -> Iterator[tuple[str, Session]]:
         for number, (key, text) in enumerate(self._store.items("session"), start=1):
@@ -127,7 +139,7 @@ class Sessions:
     def _read(self, text: str) -> Session | None:
         """None for a value that another version wrote in another way: such a session is simply new."""
         try:
-            value = json.loads(text)
+            value = orjson.loads(text)
             tier, at = value["tier"], float(value["at"])
         except (ValueError, TypeError, KeyError):
             return None

@@ -110,8 +110,8 @@ class RedisStore:
             found[key] = value  # a key that is put meanwhile may turn up twice
         return list(found.items())
 
-    def count(self, noun: str) -> int:
-        return _integer(self._run(self._count, [_index(noun)]))
+    def count(self, noun: str, at_least_s: float = 0.0) -> int:
+        return _integer(self._run(self._count, [_index(noun)], [int(at_least_s * 1_000_000)]))
 
     def offer(self, entries: Sequence[tuple[str, str, float]]) -> None:
         for start in range(0, len(entries), OFFERED_AT_ONCE):

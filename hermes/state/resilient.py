@@ -174,13 +174,13 @@ class ResilientStore:
                 self._leave(away)
         return list({**dict(self._mirror.items(noun)), **dict(self._counters.items(noun))}.items())
 
-    def count(self, noun: str) -> int:
+    def count(self, noun: str, at_least_s: float = 0.0) -> int:
         if not self._is_away:
             try:
-                return self._shared.count(noun)
+                return self._shared.count(noun, at_least_s)
             except StoreAway as away:
                 self._leave(away)
-        return len(self.items(noun))
+        return max(self._mirror.count(noun, at_least_s), self._counters.count(noun, at_least_s))
 
     # -- away and back ------------------------------------------------------------------------------------
 

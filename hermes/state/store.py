@@ -6,6 +6,7 @@ competition uses `add` or `claim`, whose answer is the decision.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -57,8 +58,17 @@ class StateStore(Protocol):
     def items(self, noun: str) -> list[tuple[str, str]]:
         """Every (key, value) of a noun that is alive."""
 
-    def count(self, noun: str) -> int:
-        """How many keys of a noun are alive; may count some that have just died."""
+    def count(self, noun: str, at_least_s: float = 0.0) -> int:
+        """How many keys of a noun will live for so long yet; may count some that have just died."""
+
+
+def number_of(value: str | None) -> float | None:
+    """A value that holds a number; None for none, and for one that somebody else has put there."""
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 @dataclass(slots=True)
@@ -131,8 +141,9 @@ class MemoryStore:
     def items(self, noun: str) -> list[tuple[str, str]]:
         return [(key, entry.value) for key, entry in self._living(noun)]
 
-    def count(self, noun: str) -> int:
-        return sum(1 for _ in self._living(noun))
+    def count(self, noun: str, at_least_s: float = 0.0) -> int:
+        after = self._clock() + at_least_s
+        return sum(entry.dies_at > after for entry in self._nouns.get(noun, {}).values())
 
     def _living(self, noun: str) -> Iterator[tuple[str, _Entry]]:
         now = self._clock()

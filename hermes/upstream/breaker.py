@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from hermes.policy import BreakerPolicy
-from hermes.state.store import StateStore
+from hermes.state.store import StateStore, number_of
 from hermes.types import Endpoint
 
 State = Literal["closed", "open", "half_open"]
@@ -65,10 +65,10 @@ class Breakers:
 
     def permit(self, endpoint: Endpoint, policy: BreakerPolicy) -> Permit | None:
         """Leave to ask the endpoint once, or None while it is left alone."""
-        opened_at = self._store.get(f"broken:{endpoint.id}")
+        opened_at = number_of(self._store.get(f"broken:{endpoint.id}"))
         if opened_at is None:
             return Permit(self, endpoint, policy, is_probe=False)
-        if float(opened_at) + policy.recovery_timeout_s > self._clock():
+        if opened_at + policy.recovery_timeout_s > self._clock():
             return None
         if not self._store.claim(f"probe:{endpoint.id}", endpoint.timeout_s + PROBE_SPARE_S):
             return None
@@ -77,13 +77,13 @@ class Breakers:
 
     def circuit(self, endpoint: Endpoint, policy: BreakerPolicy) -> Circuit:
         """The breaker's state now."""
-        opened = self._store.get(f"broken:{endpoint.id}")
+        opened = number_of(self._store.get(f"broken:{endpoint.id}"))
         failures = self._failures(endpoint)
         if opened is None:
             return Circuit(endpoint, "closed", failures, None, 0.0)
-        left = max(0.0, float(opened) + policy.recovery_timeout_s - self._clock())
+        left = max(0.0, opened + policy.recovery_timeout_s - self._clock())
         probing = self._store.get(f"probe:{endpoint.id}") is not None
-        return Circuit(endpoint, "half_open" if probing else "open", failures, float(opened), left)
+        return Circuit(endpoint, "half_open" if probing else "open", failures, opened, left)
 
     def open_count(self, endpoints: Iterable[Endpoint], policy: BreakerPolicy) -> int:
         """How many are not closed."""
@@ -97,7 +97,7 @@ class Breakers:
             self._changed(endpoint, before, "closed", 0)
 
     def _failures(self, endpoint: Endpoint) -> int:
-        return int(self._store.get(f"failures:{endpoint.id}") or 0)
+        return int(number_of(self._store.get(f"failures:{endpoint.id}")) or 0)
 
     def _close(self, endpoint: Endpoint) -> None:
         for noun in ("broken", "failures", "probe"):

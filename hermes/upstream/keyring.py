@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from hermes.state.store import StateStore
+from hermes.state.store import StateStore, number_of
 from hermes.types import Endpoint, ProviderKey
 
 DEFAULT_REST_S = 60.0
@@ -43,8 +43,8 @@ class Keyring:
         return min(lefts, default=None)
 
     def _rest_left(self, endpoint: Endpoint, key: ProviderKey | None) -> float:
-        until = self._store.get(_name(endpoint, key))
-        return 0.0 if until is None else float(until) - self._clock()
+        until = number_of(self._store.get(_name(endpoint, key)))
+        return 0.0 if until is None else until - self._clock()
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from flask import Flask
-from flask_cors import CORS
 
 from hermes.bootstrap import Hermes
 from hermes.settings import ROOT
 from hermes.web import admin_api, contract_api, directory_api, errors, health, openai_api
-
-EXPOSED_HEADERS = [
-    "X-Request-Id",
-    "X-Hermes-Tier",
-    "X-Hermes-Model",
-    "X-Hermes-Decision",
-    "X-Hermes-Fallback-Level",
-    "X-Hermes-Overhead-Ms",
-    "X-Hermes-Cost-Usd",
-    "Retry-After",
-    *(f"x-ratelimit-{what}-{kind}" for what in ("limit", "remaining", "reset") for kind in ("requests", "tokens")),
-]
-"""What a browser's script may read of an answer."""
-
-Environ = dict[str, Any]
-WsgiApp = Callable[[Environ, Any], Iterable[bytes]]
+from hermes.web.completions import HotRoutes
+from hermes.web.cors import Cors, Environ, WsgiApp
 
 
 def create_app(hermes: Hermes) -> Flask:
@@ -39,12 +24,12 @@ def create_app(hermes: Hermes) -> Flask:
     for module in (openai_api, contract_api, admin_api, directory_api, health):
         app.register_blueprint(module.blueprint(hermes))
     origins = [origin.strip() for origin in hermes.settings.cors_origins.split(",") if origin.strip()]
-    CORS(app, resources={"/v1/*": {"origins": origins}}, expose_headers=EXPOSED_HEADERS, send_wildcard=True)
-    app.wsgi_app = _Prefix(app.wsgi_app)  # type: ignore[method-assign]
+    # In the order in which a request passes them: prefix, CORS, hot routes, Flask.
+    app.wsgi_app = Prefix(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]
     return app
 
 
-class _Prefix:
+class Prefix:
     """`/api/v1/…` always answers like `/v1/…`: deployed clients have either."""
 
     def __init__(self, app: WsgiApp) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from flask import Blueprint
 
 from hermes.bootstrap import Hermes
-from hermes.web.completions import respond
+from hermes.web.completions import known_to_flask
 
 
 def blueprint(hermes: Hermes) -> Blueprint:
     """`/v1/completions` and `/v1/completions/stream`."""
     bp = Blueprint("contract", __name__, url_prefix="/v1")
 
-    @bp.post("/completions")
-    def completions() -> Response:
-        return respond(hermes, hermes.gateway.complete)
-
-    @bp.post("/completions/stream")
-    def completions_stream() -> Response:
-        return respond(hermes, hermes.gateway.complete, wants_stream=True)
-
+    for path in ("/completions", "/completions/stream"):
+        bp.add_url_rule(path, view_func=known_to_flask, methods=["POST"], endpoint=path.strip("/").replace("/", "_"))
     return bp

@@ -9,7 +9,7 @@ import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from hermes.errors import ClientGone, ConfigurationInvalid, HermesError, InvalidRequest, NotFound
+from hermes.errors import ConfigurationInvalid, HermesError, InvalidRequest, NotFound
 from hermes.web.http import request_id
 
 log = logging.getLogger("hermes-router.web")
@@ -31,26 +31,31 @@ def install(app: Flask) -> None:
     app.register_error_handler(Exception, _unexpected)
 
 
-def answer(error: HermesError) -> Response:
-    """The answer to an error."""
+def parts(error: HermesError, request_id: str) -> tuple[int, list[tuple[str, str]], list[bytes]]:
+    """The answer to an error: status, headers, body."""
     body = error.body()
-    body["message"] = f"{body['message']} (request {request_id()})"
+    body["message"] = f"{body['message']} (request {request_id})"
     whole: dict[str, object] = {"error": body}
     if isinstance(error, ConfigurationInvalid):
         whole["errors"] = [{"path": p.path, "line": p.line, "message": p.message} for p in error.problems]
-    response = Response(orjson.dumps(whole), error.status, content_type="application/json")
-    response.headers["X-Request-Id"] = request_id()
+    headers = [("Content-Type", "application/json"), ("X-Request-Id", request_id)]
     if error.retry_after_s is not None:
-        response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+        headers.append(("Retry-After", str(math.ceil(error.retry_after_s))))
     if error.should_retry is not None:
-        response.headers["x-should-retry"] = "true" if error.should_retry else "false"
-    response.headers.extend(error.headers)
-    return response
+        headers.append(("x-should-retry", "true" if error.should_retry else "false"))
+    return error.status, [*headers, *error.headers], [orjson.dumps(whole)]
 
 
-def gone(_: ClientGone) -> Response:
-    """The answer that nobody reads."""
-    return Response(b"", CLIENT_CLOSED_REQUEST)
+def answer(error: HermesError) -> Response:
+    """The same as Flask's response."""
+    status, headers, body = parts(error, request_id())
+    return Response(body, status, headers)
+
+
+def unexpected(error: Exception, method: str, path: str) -> HermesError:
+    """What the caller is told of a fault of ours; its cause is for the log."""
+    log.error("Unexpected error on %s %s", method, path, exc_info=error)
+    return HermesError("An internal error occurred; the server's log has its cause.")
 
 
 def _http_exception(error: HTTPException) -> Response:
@@ -66,5 +71,4 @@ def _http_exception(error: HTTPException) -> Response:
 
 
 def _unexpected(error: Exception) -> Response:
-    log.error("Unexpected error on %s %s", request.method, request.path, exc_info=error)
-    return answer(HermesError("An internal error occurred; the server's log has its cause."))
+    return answer(unexpected(error, request.method, request.path))

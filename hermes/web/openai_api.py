@@ -10,20 +10,15 @@ from hermes.bootstrap import Hermes
 from hermes.errors import NotFound
 from hermes.policy import Policy
 from hermes.web.caller import caller
-from hermes.web.completions import respond
+from hermes.web.completions import known_to_flask
 
 
 def blueprint(hermes: Hermes) -> Blueprint:
     """`/v1/chat/completions` and `/v1/models`."""
     bp = Blueprint("openai", __name__, url_prefix="/v1")
 
-    @bp.post("/chat/completions")
-    def chat_completions() -> Response:
-        return respond(hermes, hermes.gateway.chat)
-
-    @bp.post("/embeddings")
-    def embeddings() -> Response:
-        return respond(hermes, hermes.gateway.embed)
+    bp.add_url_rule("/chat/completions", view_func=known_to_flask, methods=["POST"], endpoint="chat")
+    bp.add_url_rule("/embeddings", view_func=known_to_flask, methods=["POST"], endpoint="embeddings")
 
     @bp.get("/models")
     def models() -> Response:

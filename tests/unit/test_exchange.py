@@ -76,7 +76,7 @@ def test_an_answer_is_counted_as_the_provider_counts_it(bench: Bench) -> None:
 def test_missing_usage_is_estimated_and_marked(bench: Bench) -> None:
     bench.asked()
     bench.exchange.turned_to(ENDPOINT, 0)
-    bench.exchange.settle("ok", usage=None, content_bytes=400)
+    bench.exchange.settle("ok", usage=None, content_bytes=lambda: 400)
 
     assert bench.row.usage_estimated
     assert bench.row.completion_tokens == 100

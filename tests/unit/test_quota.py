@@ -232,9 +232,13 @@ NOTHING = (0, 0, 0)
         pytest.param(
             {"status": "ok", "usage": {"prompt_tokens": 10, "completion_tokens": 30}}, (40_000, 40, 1), id="ok"
         ),
-        pytest.param({"status": "ok", "content_bytes": 40}, (44_000, 44, 1), id="an answer without usage"),
-        pytest.param({"status": "interrupted", "content_bytes": 40}, (44_000, 44, 1), id="a stream that broke off"),
-        pytest.param({"status": "client_disconnected", "content_bytes": 8}, (36_000, 36, 1), id="a stream left alone"),
+        pytest.param({"status": "ok", "content_bytes": lambda: 40}, (44_000, 44, 1), id="an answer without usage"),
+        pytest.param(
+            {"status": "interrupted", "content_bytes": lambda: 40}, (44_000, 44, 1), id="a stream that broke off"
+        ),
+        pytest.param(
+            {"status": "client_disconnected", "content_bytes": lambda: 8}, (36_000, 36, 1), id="a stream left alone"
+        ),
         pytest.param({"status": "error"}, NOTHING, id="the provider refused it"),
     ],
 )
@@ -302,7 +306,7 @@ def test_only_the_first_end_counts() -> None:
 
     with served.exchange as exchange:
         exchange.settle("ok", usage={"prompt_tokens": 10, "completion_tokens": 30})
-        exchange.settle("interrupted", content_bytes=9999)
+        exchange.settle("interrupted", content_bytes=lambda: 9999)
 
     assert served.counted() == (40_000, 40, 1)
 

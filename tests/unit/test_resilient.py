@@ -86,9 +86,9 @@ class Shared(MemoryStore):
         self._check("items")
         return super().items(noun)
 
-    def count(self, noun: str) -> int:
+    def count(self, noun: str, at_least_s: float = 0.0) -> int:
         self._check("count")
-        return super().count(noun)
+        return super().count(noun, at_least_s)
 
     def offer(self, entries: Sequence[tuple[str, str, float]]) -> None:
         self._check("offer")

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from hermes.routing.sessions import BATCH, KEPT_AFTER_EXPIRY_S, STRIKES_TTL_S, Sessions, session_key
+from hermes.routing.sessions import BATCH, STRIKES_TTL_S, Sessions, kept_s, session_key
 from hermes.state.store import MemoryStore
 from hermes.types import Principal
 
@@ -90,7 +90,7 @@ def test_a_session_expires_after_its_timeout_but_is_known_for_an_hour_more(sessi
     clock.now_s += 0.1
     assert sessions.get("a").expired(TIMEOUT_S)  # type: ignore[union-attr]
 
-    clock.now_s += KEPT_AFTER_EXPIRY_S
+    clock.now_s += kept_s(TIMEOUT_S) - TIMEOUT_S
     assert sessions.get("a") is None
 
 
