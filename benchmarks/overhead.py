@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from dataclasses import asdict, replace
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from lab import native, report
 from lab.figures import FULL, QUICK, Bodies, Size, measure
-from lab.process import pinned
+from lab.process import busy_share, pinned
 from lab.servers import SUBJECTS, nginx, start_stub
 
 
@@ -36,27 +35,28 @@ def main() -> int:
     if "nginx" in subjects and nginx() is None:
         print("nginx not found: it is left out (on Debian: apt-get install nginx-light)", flush=True)
         subjects.remove("nginx")
-    load_average = os.getloadavg()[0]
     native.build()
     with pinned(native.TOOLS_CPU), tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        rounds = run(subjects, size, Path(folder))
-    print(f"\n{report.conditions(rounds, load_average)}\n\n{report.table(rounds)}\n\n{report.instruments(rounds)}")
+        rounds, busy = run(subjects, size, Path(folder))
+    print(f"\n{report.conditions(rounds, busy)}\n\n{report.table(rounds)}\n\n{report.instruments(rounds)}")
     if options.json:
-        found = {"conditions": report.conditions(rounds, load_average), "size": asdict(size), "rounds": rounds}
+        found = {"conditions": report.conditions(rounds, busy), "size": asdict(size), "rounds": rounds}
         Path(options.json).write_text(json.dumps(found, indent=1), encoding="utf-8")
     if options.markdown:
-        print(f"\nWritten into {report.write_document(rounds, load_average).name}")
+        print(f"\nWritten into {report.write_document(rounds, busy).name}")
     return int(any(figures.get(report.OURS, {}).get("failed") for figures in rounds))
 
 
-def run(subjects: list[str], size: Size, folder: Path) -> list[report.Round]:
-    """All rounds; one line of progress for each subject."""
+def run(subjects: list[str], size: Size, folder: Path) -> tuple[list[report.Round], float]:
+    """All rounds, and the largest share of the machine that others took before one; a line of progress a subject."""
     stub = start_stub(folder)
     bodies = Bodies(folder)
     rounds: list[report.Round] = []
+    busy = 0.0
     try:
         for number in range(1, size.rounds + 1):
             figures = {}
+            busy = max(busy, busy_share())
             for name in subjects:
                 figures[name] = measure(partial(SUBJECTS[name], stub), bodies, size)
                 print(
@@ -67,7 +67,7 @@ def run(subjects: list[str], size: Size, folder: Path) -> list[report.Round]:
             rounds.append(figures)
     finally:
         stub.process.stop()
-    return rounds
+    return rounds, busy
 
 
 def _options() -> argparse.Namespace:

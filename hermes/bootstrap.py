@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from hermes.policy import Policy, PolicyBox, TeacherPolicy
 from hermes.routing.persona import Persona
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
+from hermes.routing.surrogate import Surrogates
 from hermes.routing.teacher import Teacher
 from hermes.settings import ROOT, Settings
 from hermes.state.announcement import Announcement
@@ -102,6 +103,7 @@ class Hermes:
     transport: Transport
     asker: Asker
     persona: Persona
+    surrogates: Surrogates
     demo: DemoServer | None
     is_draining: bool = False
 
@@ -213,9 +215,11 @@ class Hermes:
         return not (isinstance(self.store, ResilientStore) and self.store.is_away)
 
     def _load(self) -> Policy:
-        policy = self.persona.applied(_off_the_loop(lambda: read_policy(self.settings, self.demo)))
+        read = _off_the_loop(lambda: _with_surrogate(read_policy(self.settings, self.demo), self.surrogates))
+        policy = self.persona.applied(read)
         self.policies.swap(policy)
         log.info("Configuration loaded from %s", policy.source)
+        _warn(policy)
         return policy
 
     def _database_state(self) -> str:
@@ -241,7 +245,8 @@ def build(settings: Settings) -> Hermes:
     # The state comes before the configuration, so that this worker misses no reload while it starts.
     store = open_store(settings.state_url, settings.workers)
     reloaded = Announcement(store, RELOADED)
-    policy = read_policy(settings, demo)
+    surrogates = Surrogates()
+    policy = _with_surrogate(read_policy(settings, demo), surrogates)
     own_secrets = {settings.secret, settings.state_password()}
     redactor.learn(policy.secrets | own_secrets)
     migrate(settings.database_url, MIGRATIONS)
@@ -284,7 +289,7 @@ def build(settings: Settings) -> Hermes:
     transport = Transport(settings.connect_timeout_s)
     asker = Asker(settings.connect_timeout_s)
     sessions = Sessions(store)
-    router = Router(sessions, Teacher(_teacher_call(asker)), None, events.emit)
+    router = Router(sessions, Teacher(_teacher_call(asker)), surrogates.of, events.emit)
     breakers = Breakers(store, notes.circuit_changed)
     upstreams = Upstreams(Caller(transport, notes), breakers, Keyring(store), notes)
 
@@ -295,25 +300,24 @@ def build(settings: Settings) -> Hermes:
     policies.on_swap(router.prepare)
     policies.on_swap(lambda new: prices.prepare(new.endpoints().values()))
     policies.on_swap(lambda new: _learn_labels(metrics, new))
-    begin = _exchanges(prices, spool, metrics, redactor)
     gateway = Gateway(
-        policies, directories, auth, switch, quota, router, sessions, upstreams, begin, events.emit, metrics, redactor
-    )
+        policies, directories, auth, switch, quota, router, sessions, upstreams,
+        _exchanges(prices, spool, metrics, redactor), events.emit, metrics, redactor,
+    )  # fmt: skip
     metrics.watch(
         circuits_open=lambda: _open_circuits(breakers, policies.current()),
         sessions_active=lambda: sessions.count(policies.current().routing.session_timeout_s),
         spool_depth=spool.depth,
         state_up=lambda: not (isinstance(store, ResilientStore) and store.is_away),
     )
-    for warning in policy.warnings:
-        log.warning("%s", warning)
+    _warn(policy)
     if not settings.secret and settings.sqlite_path() is None:
         secret_file = settings.data_folder() / SECRET_FILE
         log.warning("API keys are checked with the file %s: on several machines set HERMES_SECRET alike", secret_file)
     return Hermes(
         settings, store, reloaded, policies, directories, directory, live, editor, auth, switch, budgets, gateway,
         sessions, breakers, HangupWatch(), metrics, database, usage, prices, spool, drain, traces, transport, asker,
-        persona, demo,
+        persona, surrogates, demo,
     )  # fmt: skip
 
 
@@ -327,6 +331,20 @@ def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:
     if demo is not None and (settings.demo or not path.exists()):
         return configfile.parse(demo_config(demo.base_url), "demo", os.environ)
     return configfile.load(path, os.environ)
+
+
+def _warn(policy: Policy) -> None:
+    for warning in policy.warnings:
+        log.warning("%s", warning)
+
+
+def _with_surrogate(policy: Policy, surrogates: Surrogates) -> Policy:
+    """The policy, its surrogate loaded; what is wrong with that one joins the warnings.
+
+    Blocks: 0.1 s for a surrogate that is new.
+    """
+    warning = surrogates.prepare(policy.routing.surrogate)
+    return replace(policy, warnings=(*policy.warnings, warning)) if warning else policy
 
 
 def _off_the_loop(read: Callable[[], Policy]) -> Policy:

@@ -94,7 +94,8 @@ class ChatRequest:
 
     def is_answer(self, whole: Any) -> bool:
         """Whether a parsed 2xx body is a completion: it has choices, and no error in their place."""
-        return isinstance(whole, dict) and not whole.get("error") and bool(whole.get("choices"))
+        choices = whole.get("choices") if isinstance(whole, dict) else None
+        return isinstance(choices, list) and bool(choices) and not whole.get("error")
 
     def needs(self) -> frozenset[str]:
         """The capabilities that an endpoint must have to serve this."""

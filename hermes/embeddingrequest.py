@@ -58,7 +58,8 @@ class EmbeddingRequest:
 
     def is_answer(self, whole: Any) -> bool:
         """Whether a parsed 2xx body holds embeddings."""
-        return isinstance(whole, dict) and not whole.get("error") and bool(whole.get("data"))
+        data = whole.get("data") if isinstance(whole, dict) else None
+        return isinstance(data, list) and bool(data) and not whole.get("error")
 
 
 def _text(texts: list[Any]) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
-
-import orjson
 
 from hermes.accounting.exchange import Exchange, preview_of
 from hermes.admission.auth import Authenticator
@@ -22,17 +20,17 @@ from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
 from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
-from hermes.halves import ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
+from hermes.halves import Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
 from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy, PolicyBox
+from hermes.reply import Reply, clean_events, content_bytes_of, headers_of, refusal_body
 from hermes.routing.conversation import last_user_text
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.types import Cascade, Decision, Principal
 from hermes.upstream.answer import Answer, Ask
 from hermes.upstream.cascade import Upstreams
-from hermes.upstream.eventstream import carried_bytes
 from hermes.upstream.legacy import LegacyRelay, legacy_answer
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.relay import Ended, Relay
@@ -41,6 +39,8 @@ log = logging.getLogger("hermes-router")
 
 Emit = Callable[[str, Mapping[str, Any]], None]
 SHORT_KEY_CHARS = 6
+TEACHERS_SHARE = 0.5
+"""Of the time that a request has: the rest is for those who shall answer it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,6 @@ class Call:
     said: Said = field(default_factory=Said)
     timeout: str | None = None
     """The header X-Request-Timeout."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What goes back: a status, headers, and bytes or a relay."""
-
-    status: int
-    headers: list[tuple[str, str]]
-    body: Iterable[bytes]
 
 
 class Gateway:
@@ -134,7 +125,9 @@ class Gateway:
             exchange.called_by(principal)
             self._switch.check()
 
-            # For what?
+            # For what, and until when?
+            timeout_s = _timeout_s(call)
+            until = call.began + (timeout_s or min(cascade.timeout_s for cascade in policy.cascades.values()))
             incoming = self._read(call, half, principal, policy, exchange)
             prompt = last_user_text(incoming.chat.messages) or ""
             preview = preview_of(prompt, policy.logging.store_prompts)
@@ -149,7 +142,9 @@ class Gateway:
 
             # Which tier should answer?
             with call.lifeline:
-                decision, cascade = half.choose(incoming, policy, directory, preview, downgrade=hold.downgrade)
+                patience_s = (until - self._clock()) * TEACHERS_SHARE
+                bounds = Bounds(hold.downgrade, max(0.0, patience_s), preview)
+                decision, cascade = half.choose(incoming, policy, directory, bounds)
             if decision is not None:
                 exchange.decided(decision)
                 self._note_decision(decision, cascade, stream=incoming.chat.stream)
@@ -159,17 +154,18 @@ class Gateway:
                 incoming.chat,
                 cascade,
                 policy,
-                deadline=call.began + _timeout_s(call, cascade),
+                deadline=call.began + (timeout_s or cascade.timeout_s),
                 lifeline=call.lifeline,
                 record=exchange.tried,
                 turn_to=exchange.turned_to,
                 prompt_tokens=exchange.prompt_tokens,
                 skip_primary=decision is not None and decision.strikes >= policy.streaming.strikes_before_fallback,
             )
+            call.lifeline.deadline = ask.deadline
             answer = held.enter_context(self._first_answer(ask, decision, exchange, call.lifeline))
 
             # From here on the caller has an answer: nothing may fall over to another endpoint any more.
-            headers = [*_headers(answer, decision, exchange), *hold.headers]
+            headers = [*headers_of(answer, decision, exchange.overhead_ms()), *hold.headers]
             if answer.stream is None or decision is None:
                 return self._whole(answer, exchange, headers, call, is_legacy=incoming.is_legacy)
             relay = Relay(
@@ -178,6 +174,8 @@ class Gateway:
                 on_break=policy.streaming.on_break,
                 settle=self._settler(exchange, decision, policy),
                 held=held.pop_all(),
+                lifeline=call.lifeline,
+                clean=lambda block: clean_events(block, self._redactor),
                 request_id=call.request_id,
             )
             return Reply(200, headers, LegacyRelay(relay) if incoming.is_legacy else relay)
@@ -208,24 +206,14 @@ class Gateway:
     ) -> Reply:
         """A whole answer; its row is written before its first byte leaves."""
         if answer.status != 200:
-            body = self._refusal_body(answer, call.request_id)
+            body = refusal_body(answer, call.request_id, self._redactor)
             exchange.refuse(f"the provider answered {answer.status}")
             return Reply(answer.status, [*headers, ("Content-Type", "application/json")], [body])
-        exchange.settle("ok", usage=answer.usage, content_bytes=lambda: _content_bytes(answer.body))
+        exchange.settle("ok", usage=answer.usage, content_bytes=lambda: content_bytes_of(answer.body))
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))
         headers.append(("Content-Type", answer.content_type or "application/json"))
         return Reply(200, headers, [legacy_answer(answer.body) if is_legacy else answer.body])
-
-    def _refusal_body(self, answer: Answer, request_id: str) -> bytes:
-        """The provider's own error, byte for byte if it is JSON; never with one of our keys in it."""
-        try:
-            orjson.loads(answer.body)
-        except orjson.JSONDecodeError:
-            message = f"The provider refused the request with status {answer.status} (request {request_id})."
-            body = {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_request_error"}
-            return orjson.dumps({"error": body})
-        return self._redactor.clean_bytes(answer.body)
 
     def _settler(self, exchange: Exchange, decision: Decision, policy: Policy) -> Callable[[Ended], None]:
         """What a relay calls at its end: the account, the session's strikes, the trace."""
@@ -300,10 +288,10 @@ class Gateway:
         )
 
 
-def _timeout_s(call: Call, cascade: Cascade) -> float:
-    """How long the whole request may take: what the caller says, else what the tier says."""
+def _timeout_s(call: Call) -> float | None:
+    """How long the caller lets the whole request take; None: as long as the tier does."""
     if call.timeout is None:
-        return cascade.timeout_s
+        return None
     try:
         seconds = float(call.timeout)
     except ValueError:
@@ -311,34 +299,3 @@ def _timeout_s(call: Call, cascade: Cascade) -> float:
     if not 0 < seconds < float("inf"):
         raise InvalidRequest("X-Request-Timeout must be a positive number of seconds.", param="X-Request-Timeout")
     return seconds
-
-
-def _headers(answer: Answer, decision: Decision | None, exchange: Exchange) -> list[tuple[str, str]]:
-    headers = [
-        *(_of_decision(decision) if decision is not None else []),
-        ("X-Hermes-Model", answer.endpoint.model),
-        ("X-Hermes-Fallback-Level", str(answer.level)),
-        ("X-Hermes-Overhead-Ms", f"{exchange.overhead_ms():.2f}"),
-    ]
-    if answer.stream is not None:
-        headers += [
-            ("Content-Type", answer.content_type),
-            ("Cache-Control", "no-cache, no-transform"),
-            ("X-Accel-Buffering", "no"),
-        ]
-    return headers
-
-
-def _of_decision(decision: Decision) -> list[tuple[str, str]]:
-    confidence = "" if decision.confidence is None else f";confidence={decision.confidence:.3f}"
-    return [("X-Hermes-Tier", decision.tier), ("X-Hermes-Decision", decision.source + confidence)]
-
-
-def _content_bytes(body: bytes) -> int:
-    """How much text a whole answer holds, for an estimate where it does not say its usage."""
-    try:
-        choices = orjson.loads(body).get("choices")
-    except orjson.JSONDecodeError:
-        return 0
-    messages = [choice.get("message") for choice in choices if isinstance(choice, Mapping)]
-    return sum(carried_bytes(message) for message in messages)

@@ -51,6 +51,20 @@ class Said:
     """The route itself asks for a stream."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a choice must keep to."""
+
+    downgrade: bool = False
+    """A budget allows the simple tier only."""
+
+    patience_s: float | None = None
+    """How long the teacher may be waited for."""
+
+    preview: str | None = None
+    """What may be kept of the message."""
+
+
 class Half(Protocol):
     """One half of the product."""
 
@@ -60,11 +74,9 @@ class Half(Protocol):
         """Reads the request's bytes. Raises `InvalidRequest`."""
 
     def choose(
-        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+        self, incoming: Incoming, policy: Policy, directory: Directory, bounds: Bounds
     ) -> tuple[Decision | None, Cascade]:
-        """Who shall answer, and why (None: there was nothing to decide). `downgrade`: a budget allows the simple tier
-        only.
-        """
+        """Who shall answer, and why (None: there was nothing to decide)."""
 
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         """Whoever may be the first to be asked: nothing is decided yet, and a budget must hold for the dearest."""
@@ -92,15 +104,16 @@ class RouterHalf:
         )
 
     def choose(
-        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+        self, incoming: Incoming, policy: Policy, directory: Directory, bounds: Bounds
     ) -> tuple[Decision, Cascade]:
         asked = Asked(
             principal=incoming.principal,
             messages=incoming.chat.messages,
             requested_model=incoming.chat.model,
-            forced_tier_header="simple" if downgrade else incoming.forced_tier,
+            forced_tier_header="simple" if bounds.downgrade else incoming.forced_tier,
             named_session=incoming.named_session,
-            preview=preview or "",
+            preview=bounds.preview or "",
+            patience_s=bounds.patience_s,
         )
         decision = self._router.decide(policy, asked)
         if decision.source == "role":
@@ -135,10 +148,10 @@ class ContractHalf:
         )
 
     def choose(
-        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+        self, incoming: Incoming, policy: Policy, directory: Directory, bounds: Bounds
     ) -> tuple[Decision, Cascade]:
         role = incoming.role or ""
-        if downgrade:
+        if bounds.downgrade:
             return Decision("simple", "role"), policy.cascades["simple"]
         tier = policy.gateway.roles[role]
         return Decision(tier, "role"), pinned(policy, tier, directory.pins.get(f"model.{role}"))
@@ -157,7 +170,7 @@ class EmbeddingHalf:
         return Incoming(chat=request, principal=with_user(principal, request.body, said.user))
 
     def choose(
-        self, incoming: Incoming, policy: Policy, directory: Directory, preview: str | None, *, downgrade: bool
+        self, incoming: Incoming, policy: Policy, directory: Directory, bounds: Bounds
     ) -> tuple[Decision | None, Cascade]:
         endpoint = _embedder(incoming, policy)
         if endpoint is None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,6 +21,11 @@ FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 SECRET_MIN_CHARS = 16
 MEMORY = "memory://"
+LONGEST_S = 86_400.0
+"""Of every setting in seconds, as in the configuration file: a day."""
+
+BIND = re.compile(r"(?:[^\s:/,\[\]]*|\[[0-9A-Fa-f:.%\w]+\]):(\d{1,5})|unix:\S+|fd://\d+")
+PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +57,10 @@ class Settings:
     """HERMES_OFF_FILE: while this file is there, completions are refused, whatever the database says."""
 
     bind: str = ""
-    """HERMES_BIND: `host:port`. Empty: `server.host` and `server.port`."""
+    """HERMES_BIND: `host:port`, or a socket: `unix:PATH`, `fd://NUMBER`. Empty: `server.host` and `server.port`."""
 
     workers: int = 1
-    """WEB_CONCURRENCY: worker processes."""
+    """WEB_CONCURRENCY: worker processes, at least one."""
 
     demo: bool = False
     """HERMES_DEMO: use the embedded demo provider even if a configuration file is there."""
@@ -104,7 +110,13 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        """Refuses what cannot work, with a sentence that says what to set."""
+        """Refuses what cannot work, with a sentence that says what to set.
+
+        Raises:
+            StartRefused: with the sentence.
+        """
+        self._check_numbers()
+        self._check_bind()
         if self.state_url != MEMORY and not self.state_url.startswith(("redis://", "rediss://")):
             raise StartRefused("HERMES_STATE_URL must be memory:// or begin with redis:// or rediss://")
         try:
@@ -120,6 +132,27 @@ class Settings:
             raise StartRefused("HERMES_DATABASE_URL must begin with sqlite:/// or postgresql://")
         if self.secret and len(self.secret) < SECRET_MIN_CHARS:
             raise StartRefused(f"HERMES_SECRET must have at least {SECRET_MIN_CHARS} characters.")
+
+    def _check_numbers(self) -> None:
+        if self.workers < 1:
+            raise StartRefused("WEB_CONCURRENCY must be a whole number from 1")
+        if not 0 < self.connect_timeout_s <= LONGEST_S:  # not a number is none of these either
+            raise StartRefused("HERMES_CONNECT_TIMEOUT_S must be more than 0 seconds, and at most a day")
+        if not 0 <= self.grace_s <= LONGEST_S:
+            raise StartRefused("HERMES_GRACE_S must be a number of seconds from 0, and at most a day")
+        if self.trace_log_max_bytes < 1:
+            raise StartRefused("TRACE_LOG_MAX_BYTES must be a whole number from 1")
+        if self.trace_log_backups < 0:
+            raise StartRefused("TRACE_LOG_BACKUPS must be a whole number from 0")
+
+    def _check_bind(self) -> None:
+        match = BIND.fullmatch(self.bind)
+        is_good = match is not None and (match[1] is None or 1 <= int(match[1]) <= PORT_MAX)
+        if self.bind and not is_good:
+            raise StartRefused(
+                f"HERMES_BIND must be host:port with a port from 1 to {PORT_MAX}, such as 0.0.0.0:8766, "
+                "or a socket, unix:PATH or fd://NUMBER"
+            )
 
     def config_path(self) -> Path:
         """The configuration file, which need not exist."""

@@ -28,7 +28,10 @@ WORDS = (
     "The garden lies behind the old house and slopes gently to the river. In spring the apple trees stand in "
     "white bloom, and the children carry baskets of leaves to the far corner, where an aunt keeps her bees. "
 )
-"""No keyword stands in it, so that the whole text is searched and the default tier answers."""
+"""What a system prompt is made of."""
+
+QUESTION = "What should we plant there next year, and when?"
+"""No keyword stands in it, so that the whole message is searched and then classified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +63,17 @@ class Bodies:
         self.large = self._write("large", "stub:bytes=1024", LARGE_BYTES)
 
     def _write(self, name: str, stub: str, size: int, **fields: object) -> Path:
-        text = f"{stub} Letter ########. "
-        around = len(json.dumps(_request(text, fields)))
-        text += (WORDS * (size // len(WORDS) + 1))[: size - around]
+        """A short question behind a system prompt that makes up the rest of the size, as clients send it."""
+        question = f"{stub} Letter ########. {QUESTION}"
+        around = len(json.dumps(_request("", question, fields)))
+        prompt = (WORDS * (size // len(WORDS) + 1))[: size - around]
         path = self._folder / f"{name}.json"
-        path.write_text(json.dumps(_request(text, fields)), encoding="ascii")
+        path.write_text(json.dumps(_request(prompt, question, fields)), encoding="ascii")
         return path
 
 
-def _request(text: str, fields: dict[str, object]) -> dict[str, object]:
-    system = "You are a helpful assistant. Answer in plain words."
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
+def _request(prompt: str, question: str, fields: dict[str, object]) -> dict[str, object]:
+    messages = [{"role": "system", "content": prompt}, {"role": "user", "content": question}]
     return {"model": "auto", "messages": messages, "temperature": 0.7, **fields}
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+ALLOWED_CPUS = os.sched_getaffinity(0)
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 15.0
 
@@ -19,15 +20,27 @@ STATE, SESSION, USER_TICKS, SYSTEM_TICKS = 0, 3, 11, 12
 """Fields of `/proc/PID/stat` behind the program's name."""
 
 
+IDLE, WAITING = 3, 4
+"""Fields of the first line of `/proc/stat`."""
+
+
 @contextmanager
 def pinned(cpu: int) -> Iterator[None]:
     """Programs that are started in the block run on this core (on the only one, where there is one)."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {cpu} & before or before)
+    os.sched_setaffinity(0, {cpu} & ALLOWED_CPUS or ALLOWED_CPUS)
     try:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def busy_share(seconds: float = 1.0) -> float:
+    """Which share of all cores others use, looked at for so long while this program does nothing."""
+    before = _cpu_ticks()
+    time.sleep(seconds)
+    spent = [after - was for after, was in zip(_cpu_ticks(), before, strict=True)]
+    return 1 - (spent[IDLE] + spent[WAITING]) / max(1, sum(spent))
 
 
 def free_port() -> int:
@@ -143,6 +156,12 @@ class Process:
                     if int(fields[SESSION]) == self._popen.pid and fields[STATE] != "Z":
                         members.append((int(entry.name), fields))
         return members
+
+
+def _cpu_ticks() -> list[int]:
+    """User, nice, system, idle, waiting, interrupts (two), stolen; guests are in the first two."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        return [int(field) for field in stat.readline().split()[1:9]]
 
 
 def _accepts(port: int) -> bool:

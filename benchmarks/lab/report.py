@@ -20,6 +20,7 @@ from lab.servers import nginx
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- overhead:begin -->", "<!-- overhead:end -->"
 DIRECT, OURS = "direct", "Hermes"
+QUIET_SHARE = 0.05
 COMPARED = ("nginx", "bare relay")
 
 Round = Mapping[str, Figures]
@@ -99,21 +100,17 @@ def instruments(rounds: Sequence[Round]) -> str:
     )
 
 
-def conditions(rounds: Sequence[Round], load_average: float) -> str:
-    """On what the figures were taken; no names or paths of the machine."""
-    busy = (
-        f" Other programs were running (load average {load_average:.1f}), so they are rough."
-        if load_average > 0.7
-        else ""
-    )
+def conditions(rounds: Sequence[Round], busy: float) -> str:
+    """On what the figures were taken; no names or paths of the machine. `busy`: the share that other programs took."""
+    rough = f" Other programs took {busy:.0%} of the machine, so they are rough." if busy > QUIET_SHARE else ""
     return (
         f"Taken {datetime.now(UTC):%Y-%m-%d}, {len(rounds)} round{'s' if len(rounds) > 1 else ''}, medians; "
         f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release().partition('-')[0]}, "
-        f"Python {platform.python_version()}{_nginx_version()}.{busy}"
+        f"Python {platform.python_version()}{_nginx_version()}.{rough}"
     )
 
 
-def write_document(rounds: Sequence[Round], load_average: float) -> Path:
+def write_document(rounds: Sequence[Round], busy: float) -> Path:
     """Replaces the block between the markers in docs/performance.md.
 
     Raises:
@@ -122,7 +119,7 @@ def write_document(rounds: Sequence[Round], load_average: float) -> Path:
     text = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
     if BEGIN not in text or END not in text:
         sys.exit(f"{DOCUMENT.name} lacks the lines {BEGIN} and {END}")
-    block = "\n\n".join(filter(None, (conditions(rounds, load_average), table(rounds), instruments(rounds))))
+    block = "\n\n".join(filter(None, (conditions(rounds, busy), table(rounds), instruments(rounds))))
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     DOCUMENT.write_text(f"{before}{BEGIN}\n{block}\n{END}{after}", encoding="utf-8")
     return DOCUMENT

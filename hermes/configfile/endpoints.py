@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def build(draft: Draft, findings: Findings, environment: Environment) -> Built |
         return None
     entry = section if isinstance(section, schema.EndpointEntry) else schema.EndpointEntry()
     endpoint = Endpoint(
-        id=f"{section.model}@{found.place}",
+        id=f"{section.model}@{found.place}{_mark(found)}",
         model=section.model,
         base_url=found.base_url,
         shown_url=found.shown_url,
@@ -126,6 +127,13 @@ def build(draft: Draft, findings: Findings, environment: Environment) -> Built |
         timeout_s=draft.timeout_s,
     )
     return Built(endpoint, shown(section, draft.keys or [], draft.timeout_s))
+
+
+def _mark(found: Address) -> str:
+    """Tells addresses apart whose difference may not be shown: a user, a query."""
+    url = urlsplit(found.base_url)
+    has_hidden = url.username is not None or bool(url.query)
+    return "" if not has_hidden else f"#{hashlib.sha256(found.base_url.encode()).hexdigest()[:6]}"
 
 
 def named_keys(section: schema.Provider, at: Path, findings: Findings) -> list[tuple[str, Path]] | None:

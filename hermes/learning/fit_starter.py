@@ -99,6 +99,14 @@ def tiers(rows: Sequence[Prompt]) -> NDArray[np.bool_]:
     return np.array([row.tier == "complex" for row in rows])
 
 
+def data_sha256(data: Path) -> str:
+    """Of everything that is trained on: the rows and our templates."""
+    digest = hashlib.sha256()
+    for file in (data, *sorted(FOLDER.glob("*.txt"))):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 @click.command(help=__doc__)
 @click.argument("data", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
@@ -113,7 +121,7 @@ def main(data: Path, out: Path, leave_out: Path, folds: int, jobs: int) -> None:
     rows = without_near(candidates, evaluation)
     about = {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data_sha256": _sha256(data, *sorted(FOLDER.glob("*.txt"))),
+        "data_sha256": data_sha256(data),
         "left_out_near_evaluation": len(candidates) - len(rows),
     }
     console.print(f"{len(rows)} rows; {about['left_out_near_evaluation']} left out, they resemble evaluation prompts")
@@ -128,13 +136,6 @@ def _counts(rows: Sequence[Prompt]) -> dict[str, Any]:
     sources = Counter("/".join(row.source.split("/")[:2]) for row in rows)
     by_tier = Counter(row.tier for row in rows)
     return {"rows": len(rows), **dict(sorted(by_tier.items())), "sources": dict(sorted(sources.items()))}
-
-
-def _sha256(*files: Path) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 if __name__ == "__main__":

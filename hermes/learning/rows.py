@@ -37,7 +37,10 @@ def read_rows(path: Path) -> list[Prompt]:
 
 def distinct(rows: Iterable[Prompt]) -> list[Prompt]:
     """Each text once; the first row that has it stays."""
-    return list({row.text: row for row in reversed(list(rows))}.values())[::-1]
+    first: dict[str, Prompt] = {}
+    for row in rows:
+        first.setdefault(row.text, row)
+    return list(first.values())
 
 
 def without_near(rows: Sequence[Prompt], others: Iterable[str]) -> list[Prompt]:

@@ -22,8 +22,8 @@ cent.
 ACCEPTED_SHARE_RIGHT = 0.98
 """Of what is decided without a teacher, so much must be right, of each tier."""
 
-CUTS = np.arange(0.25, 0.751, 0.05)
-ACCEPTANCES = np.arange(0.5, 0.991, 0.01)
+CUTS = [hundredths / 100 for hundredths in range(25, 80, 5)]
+ACCEPTANCES = [hundredths / 100 for hundredths in range(50, 100)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def choose_cut(p_complex: Floats, is_complex: Bools, weights: Floats) -> float:
         quality = measure(p_complex, is_complex, weights, cut, 1.0)
         return COMPLEX_MISTAKE_COST * quality.complex_to_simple + quality.simple_to_complex
 
-    return round(float(min(CUTS, key=cost)), 2)
+    return min(CUTS, key=cost)
 
 
 def choose_acceptance(p_complex: Floats, is_complex: Bools, weights: Floats, cut: float) -> float:
@@ -71,7 +71,7 @@ def choose_acceptance(p_complex: Floats, is_complex: Bools, weights: Floats, cut
     for acceptance in ACCEPTANCES:
         shares = [_share_right(p_complex, is_complex, weights, cut, acceptance, tier) for tier in (True, False)]
         if min(shares) >= ACCEPTED_SHARE_RIGHT:
-            return round(float(acceptance), 2)
+            return acceptance
     return 1.0
 
 

@@ -12,6 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
+
+KINDS: Final = ("build", "reason", "light", "chat", "tech", "math", "expert", "limits")
+"""The kinds of cues, in the order in which they are counted: verbs of building and of reasoning, of small tasks, small
+talk, technical, mathematical and other experts' terms, and words that set conditions.
+"""
 
 CUES = Path(__file__).resolve().parent / "cues.txt"
 
@@ -40,9 +46,8 @@ class Counts:
 
 @dataclass(slots=True)
 class Cues:
-    """The cue words, made ready. Kinds are numbers, in the order of `kinds`."""
+    """The cue words, made ready. A kind is a number, its place in `KINDS`."""
 
-    kinds: list[str] = field(default_factory=list)
     fingerprint: str = ""
     """Of the list: a model fitted with another list does not fit this one."""
 
@@ -57,15 +62,16 @@ class Cues:
 
         >>> cues = Cues.parse("[build]\\nimplement code.\\n[chat]\\nhi thanks")
         >>> cues.count("hi, implementing codes", ["hi", "implementing", "codes"]).total
-        [1, 1]
+        [1, 0, 0, 1, 0, 0, 0, 0]
         """
         cues = cls(fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16])
+        kind = -1
         for line in text.splitlines():
             if line.startswith("["):
-                cues.kinds.append(line.strip("[]"))
+                kind = KINDS.index(line.strip("[]"))
             elif line and not line.startswith("#"):
                 for word in line.split():
-                    cues._add(word, len(cues.kinds) - 1)
+                    cues._add(word, kind)
         return cues
 
     def count(self, text: str, words: Sequence[str]) -> Counts:
@@ -73,7 +79,7 @@ class Cues:
 
         Blocks: 5 µs for a short text, 0.1 ms for 1,000 Chinese characters.
         """
-        counts = Counts([0] * len(self.kinds), [False] * len(self.kinds))
+        counts = Counts([0] * len(KINDS), [False] * len(KINDS))
         for at, word in enumerate(words):
             for kind in self._kinds_of(word):
                 counts.total[kind] += 1

@@ -11,7 +11,6 @@ with `prepare` as their preprocessor; a test compares them. This module needs nu
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import log1p
@@ -113,20 +112,19 @@ def word_pairs(listed: list[str]) -> Iterator[str]:
     return (f"{first} {second}" for first, second in pairwise(listed))
 
 
-def pieces(prepared: str) -> Iterator[tuple[str, int]]:
-    """The pieces of a prepared text's words, spaces at their ends included, each with a number of occurrences.
+def pieces(word: str) -> list[str]:
+    """The pieces of a word of a prepared text, spaces at its ends included.
 
-    A piece may come several times; its occurrences add up.
+    >>> pieces("is")
+    [' i', 'is', 's ', ' is', 'is ', ' is ']
     """
-    for word, times in Counter(prepared.split()).items():
-        padded = f" {word} "
-        length = len(padded)
-        for size in range(SHORTEST, LONGEST + 1):
-            if length <= size:
-                yield padded, times
-                break
-            for start in range(length - size + 1):
-                yield padded[start : start + size], times
+    padded = f" {word} "
+    cut: list[str] = []
+    for size in range(SHORTEST, LONGEST + 1):
+        if len(padded) <= size:
+            return [*cut, padded]
+        cut += [padded[start : start + size] for start in range(len(padded) - size + 1)]
+    return cut
 
 
 def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
@@ -158,22 +156,21 @@ def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
     )
 
 
-def _hints(counts: Counts, asks_a_fact: bool, pasted: float, length_words: float) -> Iterator[float]:
+def _hints(counts: Counts, asks_a_fact: bool, pasted: float, length_words: float) -> tuple[float, ...]:
     """The numbers that are made of cue words."""
-    total, opens = (
-        dict(zip(cues().kinds, counts.total, strict=True)),
-        dict(zip(cues().kinds, counts.opening, strict=True)),
+    build, reason, light, chat, tech, math, expert, limits = counts.total
+    opens_build, opens_reason, opens_light, opens_chat, _, _, opens_expert, _ = counts.opening
+    is_easy = asks_a_fact or opens_light
+    jargon, work = tech + math + expert, build + reason
+    return (
+        opens_light * pasted,
+        float(asks_a_fact),
+        *map(float, (opens_light, opens_build, opens_reason, opens_chat, opens_expert)),
+        *map(log1p, (build, reason, light, chat, tech, expert, limits, jargon)),
+        0.0 if is_easy else jargon / max(length_words, 1),
+        float(not is_easy and jargon == 0 and work == 0),
+        float(opens_chat and work + jargon > 1),
     )
-    is_easy = asks_a_fact or opens["light"]
-    jargon = total["tech"] + total["math"] + total["expert"]
-    work = total["build"] + total["reason"]
-    yield from (opens["light"] * pasted, float(asks_a_fact))
-    yield from (float(opens[kind]) for kind in ("light", "build", "reason", "chat", "expert"))
-    yield from (log1p(total[kind]) for kind in ("build", "reason", "light", "chat", "tech", "expert", "limits"))
-    yield log1p(jargon)
-    yield 0.0 if is_easy else jargon / max(length_words, 1)
-    yield float(not is_easy and jargon == 0 and work == 0)
-    yield float(opens["chat"] and work + jargon > 1)
 
 
 def _characters(text: str) -> list[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from hermes.errors import InvalidRequest
-from hermes.policy import Policy, RoutingPolicy, TeacherPolicy
+from hermes.policy import Policy, SurrogatePolicy, TeacherPolicy
 from hermes.routing.conversation import first_user_text, in_tool_loop, last_user_text, new_user_text, user_turns
 from hermes.routing.reading import Reading
 from hermes.routing.rules import RoutingKeywords
@@ -39,11 +39,15 @@ class Surrogate(Protocol):
         """Its verdict with a confidence; None where no model is loaded."""
 
 
+SurrogateOf = Callable[[SurrogatePolicy], Surrogate | None]
+"""Finds the surrogate of a policy, at once; a request in flight keeps to its own policy's."""
+
+
 class Classifier(Protocol):
     """The teacher, as `hermes.routing.teacher.Teacher` is."""
 
-    def classify(self, policy: TeacherPolicy, text: str) -> Verdict | None:
-        """The tier of a text; None: undecided. Raises TeacherUnavailable."""
+    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+        """The tier of a text; None: undecided. Raises TeacherUnavailable, in `patience_s` at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ class Asked:
 
     may_ask_teacher: bool = True
     """False where residency keeps the text from the teacher."""
+
+    patience_s: float | None = None
+    """How long the request can wait for the teacher; None: as long as that has time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +116,13 @@ class Router:
         self,
         sessions: Sessions,
         teacher: Classifier,
-        surrogate: Surrogate | None,
+        surrogate_of: SurrogateOf,
         emit: Emit,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sessions = sessions
         self._teacher = teacher
-        self._surrogate = surrogate
+        self._surrogate_of = surrogate_of
         self._emit = emit
         self._clock = clock
 
@@ -184,8 +191,8 @@ class Router:
         default = _Classified(routing.default_tier, "default")
         if not turn.text.strip():
             return default  # an image alone, say
-        guess = self._guess(routing, turn.text)
-        if guess is not None and self._is_sure(routing, guess):
+        guess, is_sure = self._guess(routing.surrogate, turn.text)
+        if guess is not None and is_sure:
             return _Classified(guess.tier, "surrogate", guess.confidence, guess.raw)
         asked_s = self._clock()
         try:
@@ -196,20 +203,20 @@ class Router:
             found = _Classified(verdict.tier, "teacher", verdict.confidence, verdict.raw) if verdict else default
         return replace(found, teacher_ms=self._ms_since(asked_s))
 
-    def _guess(self, routing: RoutingPolicy, text: str) -> Verdict | None:
-        return self._surrogate.judge(text) if self._surrogate and routing.surrogate.enabled else None
-
-    def _is_sure(self, routing: RoutingPolicy, guess: Verdict) -> bool:
-        threshold = routing.surrogate.confidence_threshold
-        if threshold is None and self._surrogate is not None:
-            threshold = self._surrogate.threshold
-        return threshold is not None and guess.confidence is not None and guess.confidence >= threshold
+    def _guess(self, policy: SurrogatePolicy, text: str) -> tuple[Verdict | None, bool]:
+        """What the surrogate thinks, and whether it is sure enough to decide."""
+        surrogate = self._surrogate_of(policy) if policy.enabled else None
+        guess = surrogate.judge(text) if surrogate is not None else None
+        if surrogate is None or guess is None or guess.confidence is None:
+            return guess, False
+        threshold = surrogate.threshold if policy.confidence_threshold is None else policy.confidence_threshold
+        return guess, guess.confidence >= threshold
 
     def _ask_teacher(self, turn: _Turn) -> Verdict | None:
         policy = turn.policy.routing.teacher
         if policy is None or not turn.asked.may_ask_teacher:
             raise TeacherUnavailable("there is no classifier to ask")
-        return self._teacher.classify(policy, turn.text)
+        return self._teacher.classify(policy, turn.text, turn.asked.patience_s)
 
     def _settle(self, turn: _Turn, made: _Classified, keyword: str | None = None) -> Decision:
         """Makes a classification the conversation's tier; `keyword`: what spoke against the one it had."""

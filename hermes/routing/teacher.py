@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+import gevent
 from gevent.event import AsyncResult
 
 from hermes.errors import HermesError
@@ -88,6 +89,10 @@ class _Outcome:
     """The one who called was interrupted: another must call."""
 
 
+class _Late(BaseException):
+    """A caller's own time for the teacher is over; those who share the call go on."""
+
+
 class Teacher:
     """Classifies by asking a model, through `ask`."""
 
@@ -97,14 +102,24 @@ class Teacher:
         self._flights: dict[tuple[str, str], AsyncResult] = {}
         self._breakers: dict[str, _Breaker] = {}
 
-    def classify(self, policy: TeacherPolicy, text: str) -> Verdict | None:
+    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
         """The tier that the teacher gives a text; None where its reply names none.
 
+        Args:
+            patience_s: how long this caller can wait, beside the teacher's own timeout.
+
         Raises:
-            TeacherUnavailable: it failed, or is being left alone after failures.
+            TeacherUnavailable: it failed, is being left alone after failures, or takes too long for this caller.
 
         Blocks: until the reply, other greenlets run meanwhile.
         """
+        try:
+            with gevent.Timeout(patience_s, _Late()):
+                return self._classify(policy, text)
+        except _Late:
+            raise TeacherUnavailable("the classifier takes longer than the request may wait for it") from None
+
+    def _classify(self, policy: TeacherPolicy, text: str) -> Verdict | None:
         prompt = build_prompt(policy, text)
         flight = (policy.endpoint.id, prompt)
         while True:

@@ -4,18 +4,21 @@
     open ──(recovery_timeout_sec later, for exactly one request)──► half_open
     half_open ──(that probe succeeds)──► closed        half_open ──(it fails)──► open
 
-The state is three keys: `broken:ID` (when it opened), `failures:ID` (a counter that dies with its window) and
-`probe:ID` (who may try). A probe is a claim with a lifetime, so one that never reports back cannot keep an endpoint
-shut for ever. A request counts once, however often it asked. What says nothing about the endpoint's health (the
-caller's own 4xx, a caller who left) is *undecided*: it only gives a probe back.
+The state is `broken:ID` (when it opened), `probe:ID` (who may try), and a key for each failure that lives for the
+window, so that it is always the last window that counts. A probe is a claim with a lifetime, so one that never
+reports back cannot keep an endpoint shut for ever. A request counts once, however often it asked. What says nothing
+about the endpoint's health (the caller's own 4xx, a caller who left) is *undecided*: it only gives a probe back.
 """
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal
 
@@ -26,7 +29,7 @@ from hermes.types import Endpoint
 State = Literal["closed", "open", "half_open"]
 OPEN_TTL_S = 86_400.0
 PROBE_SPARE_S = 5.0
-"""How much longer than its attempt a probe's claim lives."""
+"""How much longer than its request a probe's claim lives."""
 
 Changed = Callable[[Endpoint, State, State, int], None]
 
@@ -63,14 +66,18 @@ class Breakers:
         self._changed = changed
         self._clock = clock
 
-    def permit(self, endpoint: Endpoint, policy: BreakerPolicy) -> Permit | None:
-        """Leave to ask the endpoint once, or None while it is left alone."""
+    def permit(self, endpoint: Endpoint, policy: BreakerPolicy, lease_s: float) -> Permit | None:
+        """Leave for one request to ask the endpoint, or None while it is left alone.
+
+        Args:
+            lease_s: how long that request may take at most; a probe that has not reported back by then has none.
+        """
         opened_at = number_of(self._store.get(f"broken:{endpoint.id}"))
         if opened_at is None:
             return Permit(self, endpoint, policy, is_probe=False)
         if opened_at + policy.recovery_timeout_s > self._clock():
             return None
-        if not self._store.claim(f"probe:{endpoint.id}", endpoint.timeout_s + PROBE_SPARE_S):
+        if not self._store.claim(f"probe:{endpoint.id}", max(0.0, lease_s) + PROBE_SPARE_S):
             return None
         self._changed(endpoint, "open", "half_open", self._failures(endpoint))
         return Permit(self, endpoint, policy, is_probe=True)
@@ -83,6 +90,7 @@ class Breakers:
             return Circuit(endpoint, "closed", failures, None, 0.0)
         left = max(0.0, opened + policy.recovery_timeout_s - self._clock())
         probing = self._store.get(f"probe:{endpoint.id}") is not None
+        failures = max(failures, policy.failure_threshold)  # those that opened it, though their window may be over
         return Circuit(endpoint, "half_open" if probing else "open", failures, opened, left)
 
     def open_count(self, endpoints: Iterable[Endpoint], policy: BreakerPolicy) -> int:
@@ -97,14 +105,24 @@ class Breakers:
             self._changed(endpoint, before, "closed", 0)
 
     def _failures(self, endpoint: Endpoint) -> int:
-        return int(number_of(self._store.get(f"failures:{endpoint.id}")) or 0)
+        return self._store.count(_failures_of(endpoint))
+
+    def _forget_failures(self, endpoint: Endpoint) -> None:
+        for key, _ in self._store.items(_failures_of(endpoint)):
+            self._store.delete(key)
 
     def _close(self, endpoint: Endpoint) -> None:
-        for noun in ("broken", "failures", "probe"):
+        for noun in ("broken", "probe"):
             self._store.delete(f"{noun}:{endpoint.id}")
+        self._forget_failures(endpoint)
+
+    def _add_failures(self, endpoint: Endpoint, number: int, window_s: float) -> None:
+        for _ in range(number):
+            self._store.put(f"{_failures_of(endpoint)}:{secrets.token_hex(8)}", "1", window_s)
 
     def _failed(self, endpoint: Endpoint, policy: BreakerPolicy, *, is_probe: bool) -> None:
-        failures = self._store.add(f"failures:{endpoint.id}", 1, policy.window_s)
+        self._add_failures(endpoint, 1, policy.window_s)
+        failures = self._failures(endpoint)
         was_open = self._store.get(f"broken:{endpoint.id}") is not None
         if is_probe or (failures >= policy.failure_threshold and not was_open):
             self._store.put(f"broken:{endpoint.id}", repr(self._clock()), OPEN_TTL_S)
@@ -116,17 +134,28 @@ class Breakers:
         if is_probe:
             self._close(endpoint)
             self._changed(endpoint, "half_open", "closed", 0)
-        elif self._store.get(f"failures:{endpoint.id}") is not None:
-            self._store.delete(f"failures:{endpoint.id}")
+        elif self._failures(endpoint):
+            self._forget_failures(endpoint)
 
     def _promised(self, endpoint: Endpoint, policy: BreakerPolicy) -> None:
         """A stream that has begun lets the others in, but one more failure shuts the endpoint again."""
         self._close(endpoint)
-        self._store.add(f"failures:{endpoint.id}", policy.failure_threshold - 1, policy.window_s)
+        self._add_failures(endpoint, policy.failure_threshold - 1, policy.window_s)
         self._changed(endpoint, "half_open", "closed", policy.failure_threshold - 1)
 
     def _undecided(self, endpoint: Endpoint) -> None:
         self._store.delete(f"probe:{endpoint.id}")
+
+
+def _failures_of(endpoint: Endpoint) -> str:
+    """The noun under which an endpoint's failures are counted."""
+    return _failures_of_id(endpoint.id)
+
+
+@lru_cache(maxsize=1024)
+def _failures_of_id(endpoint_id: str) -> str:
+    """An id has colons, which a noun may not have."""
+    return f"failed-{hashlib.sha256(endpoint_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 class Permit:

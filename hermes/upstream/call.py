@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
 from hermes.types import Endpoint, ProviderKey
 from hermes.upstream.answer import Answer, Ask, CallFailed
 from hermes.upstream.breaker import Permit
-from hermes.upstream.eventstream import EventStream, NotAnAnswer
+from hermes.upstream.eventstream import EventStream, NotAnAnswer, tolerantly
 from hermes.upstream.keyring import LONGEST_REST_S, retry_after_s
 from hermes.upstream.notes import Notes
 from hermes.upstream.outcome import Kind, ProviderError, kind_of
@@ -132,21 +129,10 @@ def _usage_of_answer(body: bytes, is_answer: Callable[[Any], bool]) -> object:
     Raises:
         CallFailed: the body is none.
     """
-    try:
-        whole = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        whole = _tolerantly(body)
+    whole = tolerantly(body)
     if not is_answer(whole):
         raise _not_an_answer(body, "the provider answered 200 without a completion")
     return whole.get("usage")
-
-
-def _tolerantly(body: bytes) -> Any:
-    """NaN and lone surrogates pass the clients' parsers, so they pass here."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _not_an_answer(body: bytes, message: str) -> CallFailed:

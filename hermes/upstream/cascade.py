@@ -79,7 +79,7 @@ class _Descent:
             if reason:
                 self._record(endpoint, None, reason, called=False)
                 continue
-            permit = self._up._breakers.permit(endpoint, self._ask.policy.breaker)
+            permit = self._up._breakers.permit(endpoint, self._ask.policy.breaker, self._left())
             if permit is None:
                 open_circuits += 1
                 self._record(endpoint, None, "skipped: its circuit is open", called=False)

@@ -7,6 +7,8 @@ that only Hermes asked for, events with empty data, anything after `[DONE]`) is 
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +18,7 @@ import orjson
 from hermes.upstream.response import Lost, Response, TimedOut
 from hermes.upstream.sse import EventSplitter, EventTooLarge, data_of, name_of, split
 
+EMPTY_DATA = re.compile(rb"(?:^|\n)data(?::[ \t]*)?\n")
 HELD_EVENTS = 64
 HELD_BYTES = 256 * 1024
 DONE = b"[DONE]"
@@ -132,8 +135,8 @@ class EventStream:
 
     def _keeps(self, event: bytes) -> bool:
         """Takes note of one event; whether the caller is to see it."""
-        if self.is_done:
-            return False
+        if self.is_done or self.error is not None:
+            return False  # nothing follows an end
         data = data_of(event)
         if data is None:
             return True
@@ -143,10 +146,7 @@ class EventStream:
             return True
         if not text:
             return False
-        try:
-            whole = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            return True  # what cannot be read is handed on, and says nothing
+        whole = tolerantly(data)  # what cannot be read is handed on, and says nothing
         return self._notes(whole, len(event), name_of(event)) if isinstance(whole, dict) else True
 
     def _notes(self, whole: dict[str, Any], size: int, name: bytes) -> bool:
@@ -154,7 +154,8 @@ class EventStream:
         if error or name == b"error":
             self.error = error if isinstance(error, dict) else {"message": str(error or "the stream reported an error")}
             return True
-        choices = [choice for choice in whole.get("choices") or () if isinstance(choice, dict)]
+        listed = whole.get("choices")
+        choices = [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
         for choice in choices:
             self._notes_choice(choice, size)
         usage = whole.get("usage")
@@ -172,6 +173,17 @@ class EventStream:
         if (carried or is_end) and self.first_content_at is None:
             self.first_content_at = self._clock()
             self._envelope_bytes = max(0, size - carried)
+
+
+def tolerantly(data: bytes) -> Any:
+    """Data as JSON; None where it is none. NaN and half surrogate pairs pass clients' parsers, so they pass here."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            return None
 
 
 def carried_bytes(value: Any, key: str = "") -> int:
@@ -192,8 +204,7 @@ def _is_plain(block: bytes) -> bool:
         and DONE not in block
         and b'"error"' not in block
         and b"event:" not in block
-        and b"data:\n" not in block
-        and b"data: \n" not in block
+        and EMPTY_DATA.search(block) is None
         and block.count(b'"usage"') == block.count(b'"usage":null')
         and block.count(b'"finish_reason"') == block.count(b'"finish_reason":null')
     )

@@ -7,12 +7,18 @@ that is waiting for that caller. As with `gevent.Timeout`, the exception can onl
 block, that is, at a wait.
 
 A caller that closes only its sending half looks the same to the kernel as one that has left, and is taken for it.
+
+The same greenlet ends the connection of a caller who does not read: while the server waits to write, nobody else could
+notice that the request's time is over.
 """
 
 from __future__ import annotations
 
 import select
+import socket
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -23,19 +29,27 @@ from gevent.event import Event
 from hermes.errors import ClientGone
 
 POLL_EVERY_S = 0.25
+STALLED_S = 30.0
+"""A caller who takes nothing for so long is not there."""
+
+NEVER = float("inf")
 LEFT = getattr(select, "POLLRDHUP", 0x2000) | select.POLLHUP | select.POLLERR
 
 
 class Lifeline:
     """The tie between one request and its caller's socket."""
 
-    __slots__ = ("_cut", "_waiting", "gone", "slept_s")
+    __slots__ = ("_cut", "_handed_at", "_waiting", "deadline", "gone", "slept_s")
 
     def __init__(self) -> None:
+        self.deadline = NEVER
+        """A moment of the monotonic clock by which the caller must have taken what they are given."""
+
         self.gone = False
         self.slept_s = 0.0
         """How long this request has slept before repetitions."""
 
+        self._handed_at: float | None = None
         self._waiting: Any = None
         self._cut: Callable[[], None] | None = None
 
@@ -60,6 +74,18 @@ class Lifeline:
         self.slept_s += seconds
         with self:
             gevent.sleep(seconds)
+
+    def hands_over(self, now: float) -> None:
+        """Something is given to the server to be written; until `has_taken`, it is the caller who must move."""
+        self._handed_at = now
+
+    def has_taken(self) -> None:
+        """What was given has been written."""
+        self._handed_at = None
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether the caller takes nothing, for too long or beyond the request's time."""
+        return self._handed_at is not None and (now > self.deadline or now - self._handed_at > STALLED_S)
 
     def check(self) -> None:
         """Raises `ClientGone` if nobody is there any more."""
@@ -92,10 +118,11 @@ class Lifeline:
 class HangupWatch:
     """Watches the sockets of all callers that are being waited for."""
 
-    def __init__(self, poll_every_s: float = POLL_EVERY_S) -> None:
+    def __init__(self, poll_every_s: float = POLL_EVERY_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._poll_every_s = poll_every_s
+        self._clock = clock
         self._poll = monkey.get_original("select", "poll")()  # gevent's would wait; this one only looks
-        self._watched: dict[int, Lifeline] = {}
+        self._watched: dict[int, tuple[Lifeline, Any]] = {}
         self._some = Event()
         self._greenlet: Any = None
 
@@ -104,7 +131,7 @@ class HangupWatch:
         line = Lifeline()
         fileno = sock.fileno() if sock is not None else -1
         if fileno >= 0 and fileno not in self._watched:
-            self._watched[fileno] = line
+            self._watched[fileno] = line, sock
             self._poll.register(fileno, LEFT)
             line.tie(lambda: self._forget(fileno))
             self._start()
@@ -126,7 +153,20 @@ class HangupWatch:
                 self._some.wait()
             gevent.sleep(self._poll_every_s)
             for fileno, _ in self._poll.poll(0):
-                line = self._watched.get(fileno)
+                line, _ = self._watched.get(fileno, (None, None))
                 self._forget(fileno)
                 if line is not None:
                     line.hang_up()
+            now = self._clock()
+            for line, sock in list(self._watched.values()):
+                if line.is_stalled(now):
+                    _end(sock)
+
+
+def _end(sock: Any) -> None:
+    """Ends a connection whose write is being waited for: the write fails with a broken pipe, which ends the request.
+
+    By the socket that gevent's wraps: its own `shutdown` would say in the waiting greenlet that the descriptor is gone.
+    """
+    with suppress(OSError):
+        getattr(sock, "_sock", sock).shutdown(socket.SHUT_RDWR)

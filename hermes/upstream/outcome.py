@@ -53,9 +53,11 @@ COUNTS_AS_FAILURE = frozenset({Kind.LIMITED, Kind.BUSY, Kind.NOT_SENT, Kind.UNWE
 
 CONTEXT_CODES = frozenset({"context_length_exceeded", "model_max_prompt_tokens_exceeded", "context_window_exceeded"})
 CONTEXT_WORDS = re.compile(
-    r"maximum context length|context length|context window|context size|exceeds? the (?:limit|maximum) of \d+"
-    r"|prompt (?:is )?too long|input (?:is )?too long|too many (?:input )?tokens"
-    r"|max(?:imum)?[ _](?:prompt|input)[ _]tokens|reduce the length of the (?:messages|prompt|input)",
+    r"maximum context length|model'?s context length|context length (?:is|of|exceeded)"
+    r"|(?:exceed\w*|longer than|too (?:long|large) for)[^.]{0,60}context (?:length|window|size)"
+    r"|context (?:window|size) (?:is )?exceeded|tokens?\b[^.]{0,80}exceeds? the (?:limit|maximum)"
+    r"|(?:prompt|input) (?:is )?too long|too many (?:input |prompt )?tokens"
+    r"|reduce the length of the (?:messages|prompt|input)",
     re.IGNORECASE,
 )
 QUOTA_CODES = frozenset({"insufficient_quota", "insufficient_balance", "billing_hard_limit_reached"})

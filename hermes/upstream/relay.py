@@ -7,6 +7,7 @@ last bytes, so that an answer that was received whole has its usage row.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from hermes.errors import ClientGone
 from hermes.types import Status
 from hermes.upstream.answer import Answer
 from hermes.upstream.eventstream import EventStream
+from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.response import Lost, TimedOut
 
 INTERRUPTED = b": hermes stream interrupted\n"
@@ -49,14 +51,20 @@ class Relay:
         on_break: str,
         settle: Callable[[Ended], None],
         held: ExitStack,
+        lifeline: Lifeline,
+        clean: Callable[[bytes], bytes],
         request_id: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._answer = answer
         self._stream = stream
         self._on_break = on_break
         self._settle = settle
         self._held = held
+        self._lifeline = lifeline
+        self._clean = clean
         self._request_id = request_id
+        self._clock = clock
         self._first: bytes | None = answer.held
         self._has_ended = False
 
@@ -64,6 +72,7 @@ class Relay:
         return self
 
     def __next__(self) -> bytes:
+        self._lifeline.has_taken()
         if self._has_ended:
             self.close()
             raise StopIteration
@@ -77,7 +86,9 @@ class Relay:
         except BaseException:
             self._end("interrupted", "the relay failed")
             raise
-        return self._watched(block)
+        block = self._watched(block)
+        self._lifeline.hands_over(self._clock())
+        return block
 
     def close(self) -> None:
         """Ends the exchange; safe to call twice: a server closes what the end of the iteration already closed."""
@@ -96,7 +107,8 @@ class Relay:
         stream = self._stream
         if stream.error is not None:
             self._end("interrupted", "the provider reported an error within its stream")
-        elif stream.is_done or not block:
+            return self._clean(block)
+        if stream.is_done or not block:
             if not stream.is_whole:
                 return self._broken("the stream ended without a finish reason")
             self._end("ok")

@@ -10,7 +10,9 @@ import socket
 import ssl
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
+import gevent
 import httptools
 
 from hermes.upstream.lifeline import Lifeline
@@ -19,9 +21,14 @@ RECEIVE_BYTES = 65536
 MAX_HEAD_BYTES = 65536
 MAX_INTERIM_ANSWERS = 16
 JOIN_BELOW_BYTES = 65536
+READS_IN_A_ROW = 8
+"""After so many reads that did not have to wait, the others have a turn: a provider faster than its reader would
+otherwise keep the event loop to itself."""
+
 MAX_UNPACKED_BYTES = 16 * 1024 * 1024
 """What one read of packed bytes may unpack to."""
 
+UNBOUNDED = nullcontext()
 UNPACKABLE = (b"gzip", b"x-gzip", b"deflate")
 
 
@@ -45,7 +52,8 @@ class Response:
 
     __slots__ = (
         "_chunked", "_clock", "_complete", "_deadline", "_failure", "_head_bytes", "_head_done", "_interim", "_keep",
-        "_length_known", "_lifeline", "_parser", "_ready", "_sock", "_unpack", "headers", "received", "status",
+        "_length_known", "_lifeline", "_parser", "_reads", "_ready", "_sock", "_unpack", "headers", "received",
+        "status",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +79,7 @@ class Response:
         self._parser = httptools.HttpResponseParser(self)
         self._head_done = self._complete = self._length_known = self._chunked = False
         self._head_bytes = self._interim = 0
+        self._reads = 0
         self._ready: list[bytes] = []
         self._failure = ""
         self._unpack: zlib._Decompress | None = None
@@ -92,8 +101,7 @@ class Response:
         """Sends; what went wrong, or nothing. A server that refuses a long body may have said so before it closed."""
         sock = self._open_socket()
         try:
-            self._set_timeout(sock, None)
-            with self._lifeline:
+            with self._limited(sock, None), self._lifeline:
                 if len(head) + sum(map(len, body)) <= JOIN_BELOW_BYTES:
                     sock.sendall(b"".join((head, *body)))
                 else:
@@ -196,9 +204,11 @@ class Response:
 
     def _receive(self, idle_timeout_s: float | None) -> None:
         sock = self._open_socket()
+        self._reads += 1
+        if self._reads % READS_IN_A_ROW == 0:
+            self._lifeline.sleep(0)
         try:
-            self._set_timeout(sock, idle_timeout_s)
-            with self._lifeline:
+            with self._limited(sock, idle_timeout_s), self._lifeline:
                 data = sock.recv(RECEIVE_BYTES)
         except TimeoutError:
             raise TimedOut("no answer in time" if not self._head_done else "the answer stopped coming") from None
@@ -250,11 +260,20 @@ class Response:
         else:
             self.close()
 
-    def _set_timeout(self, sock: socket.socket, idle_timeout_s: float | None) -> None:
+    def _limited(self, sock: socket.socket, idle_timeout_s: float | None) -> AbstractContextManager[object]:
+        """Bounds one operation by what is left of the attempt. Raises `TimeoutError` if nothing is.
+
+        A TLS record may take many reads of the wire, each of which would begin the socket's timeout anew.
+        """
         left = self._deadline - self._clock()
         if left <= 0:
             raise TimeoutError
-        sock.settimeout(left if idle_timeout_s is None else min(left, idle_timeout_s))
+        left = left if idle_timeout_s is None else min(left, idle_timeout_s)
+        sock.settimeout(left)
+        if isinstance(sock, ssl.SSLSocket):
+            timer: AbstractContextManager[object] = gevent.Timeout(left, TimeoutError)
+            return timer
+        return UNBOUNDED
 
     def _open_socket(self) -> socket.socket:
         if self._sock is None:

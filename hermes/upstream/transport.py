@@ -148,7 +148,7 @@ class Transport:
                 with lifeline:
                     sock.connect(address)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return self._secured(sock, target, lifeline) if target.scheme == "https" else sock
+                return self._secured(sock, target, until, lifeline) if target.scheme == "https" else sock
             except TimeoutError:
                 sock.close()
                 reason = "the connection timed out"
@@ -172,8 +172,9 @@ class Transport:
             raise NotSent(f"the name of the host is not known: {said(error)}") from None
         return [(family, kind, protocol, address) for family, kind, protocol, _, address in found]  # type: ignore[misc]
 
-    def _secured(self, sock: socket.socket, target: Target, lifeline: Lifeline) -> socket.socket:
-        with lifeline:
+    def _secured(self, sock: socket.socket, target: Target, until: float, lifeline: Lifeline) -> socket.socket:
+        """The handshake, bounded as a whole: each of its reads would begin the socket's own timeout anew."""
+        with gevent.Timeout(max(0.001, until - self._clock()), TimeoutError), lifeline:
             return self._tls.wrap_socket(sock, server_hostname=target.host)
 
 

@@ -14,8 +14,9 @@ from typing import Any
 from hermes.admission.auth import bearer_of
 from hermes.bootstrap import Hermes
 from hermes.errors import ClientGone, HermesError
-from hermes.gateway import Call, Reply
+from hermes.gateway import Call
 from hermes.halves import Said
+from hermes.reply import Reply
 from hermes.web import errors
 from hermes.web.cors import Environ, WsgiApp
 from hermes.web.http import begin, body_reader

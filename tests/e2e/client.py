@@ -168,6 +168,12 @@ class Exchange:
             answer.problem = str(problem)
         return answer
 
+    def drain(self) -> None:
+        """Reads and forgets until the connection ends, by either side."""
+        with contextlib.suppress(OSError):
+            while self._sock.recv(READ_BYTES):
+                pass
+
     def send_more(self, data: bytes) -> None:
         """Sends further bytes of the request."""
         self._sock.sendall(data)

@@ -209,7 +209,7 @@ def test_exactly_one_of_all_probes(two: Pair) -> None:
     two.world.primary.script(error(500))
     for _ in range(3):
         two.gateway.chat()
-    two.world.primary.script(replies.answer(200, completion("well"), after_s=0.5))
+    two.world.primary.script(replies.answer(200, completion("well"), after_s=0.3))
     eventually(lambda: two.gateway.circuits()["primary-model"]["retry_in_sec"], lambda left: not left)
 
     answers = together(20, two.gateway.chat)

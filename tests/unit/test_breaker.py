@@ -25,13 +25,13 @@ class Bench:
         self.changes.append((old, new, failures))
 
     def permit(self) -> Permit:
-        permit = self.breakers.permit(ENDPOINT, POLICY)
+        permit = self.breakers.permit(ENDPOINT, POLICY, 10.0)
         assert permit is not None
         return permit
 
     @property
     def is_shut(self) -> bool:
-        return self.breakers.permit(ENDPOINT, POLICY) is None
+        return self.breakers.permit(ENDPOINT, POLICY, 10.0) is None
 
     @property
     def state(self) -> str:
@@ -76,6 +76,14 @@ def test_failures_outside_the_window_are_forgotten(bench: Bench) -> None:
     assert bench.state == "closed"
 
 
+def test_it_is_always_the_last_window_that_counts(bench: Bench) -> None:
+    for pause_s in (0, 50, 11, 1):
+        bench.now += pause_s
+        bench.fail(1)
+
+    assert bench.state == "open"  # the last three lie within twelve seconds
+
+
 def test_exactly_one_probe_passes_and_its_success_closes(bench: Bench) -> None:
     bench.fail(3)
     bench.now += 30
@@ -116,7 +124,7 @@ def test_a_probe_that_never_reports_back_does_not_shut_the_endpoint_for_ever(ben
     bench.now += 30
     bench.permit()
 
-    bench.now += ENDPOINT.timeout_s + 6
+    bench.now += 16
 
     bench.permit()
 

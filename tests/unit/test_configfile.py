@@ -466,7 +466,17 @@ def test_a_base_url_is_taken_as_written_and_shown_without_its_secrets(
     policy = read(endpoints(f"{{model: m, base_url: '{url}', api_key_env: ''}}"))
 
     endpoint = policy.cascades["simple"].endpoints[0]
-    assert (endpoint.base_url, endpoint.shown_url, endpoint.id) == (base_url, shown_url, f"m@{place}")
+    assert (endpoint.base_url, endpoint.shown_url, endpoint.id.partition("#")[0]) == (base_url, shown_url, f"m@{place}")
+
+
+def test_addresses_that_differ_only_in_what_is_not_shown_are_two_endpoints() -> None:
+    one, other = (f"{{model: m, base_url: 'https://h.test/v1?tenant={name}', api_key_env: ''}}" for name in "ab")
+
+    policy = read(endpoints(one, other))
+
+    first, second = policy.cascades["simple"].endpoints
+    assert first.id != second.id
+    assert "tenant" not in first.id + second.id
 
 
 @pytest.mark.parametrize(

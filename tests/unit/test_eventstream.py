@@ -136,6 +136,39 @@ def test_events_with_empty_data_are_left_out() -> None:
     assert all_of(opened) == chunk("Hi") + chunk(finish="stop") + DONE
 
 
+@pytest.mark.parametrize("empty", [b"data\n\n", b"id: 1\ndata\n\n", b"data:  \n\n"])
+def test_empty_data_is_left_out_in_every_spelling(empty: bytes) -> None:
+    opened = stream([chunk("Hi"), empty, chunk(finish="stop"), DONE])
+
+    assert b"data\n" not in all_of(opened)
+    assert opened.is_whole
+
+
+def test_what_clients_can_read_counts_though_it_is_no_strict_json() -> None:
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"},"x":NaN,"finish_reason":"stop"}]}\n\n'
+    opened = stream([event, DONE])
+
+    assert all_of(opened) == event + DONE
+    assert opened.is_whole
+
+
+@pytest.mark.parametrize("choices", [b"5", b'"x"', b"{}", b"null"])
+def test_choices_of_another_kind_are_no_content_and_no_fault(choices: bytes) -> None:
+    odd = b'data: {"choices":%s}\n\n' % choices
+    opened = stream([odd, chunk("Hi"), odd, chunk(finish="stop"), DONE])
+
+    assert all_of(opened) == odd + chunk("Hi") + odd + chunk(finish="stop") + DONE
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_nothing_follows_an_error_wherever_the_network_cuts(together: bool) -> None:
+    error = b'data: {"error":{"code":503,"message":"high demand"}}\n\n'
+    opened = stream([chunk("Part"), error + DONE] if together else [chunk("Part"), error, DONE])
+    opened.open()
+
+    assert opened.next_block() == error
+
+
 def test_nothing_follows_done() -> None:
     opened = stream([chunk("Hi"), chunk(finish="stop") + DONE + b"data: {}\n\n" + DONE])
 

@@ -106,3 +106,31 @@ def test_without_a_socket_nobody_ever_hangs_up() -> None:
     line.sleep(0)
 
     assert not line.gone
+
+
+def test_a_caller_who_takes_nothing_is_cut_off_at_the_requests_deadline() -> None:
+    now = [100.0]
+    watch, (ours, theirs) = HangupWatch(poll_every_s=0.01, clock=lambda: now[0]), socket.socketpair()
+    line = watch.lifeline(ours)
+    line.deadline = 110.0
+
+    line.hands_over(now[0])
+    gevent.sleep(0.05)
+    assert not line.is_stalled(now[0])
+
+    now[0] = 111.0
+    gevent.sleep(0.05)
+
+    assert theirs.recv(1) == b""  # the end of the connection
+    ours.close()
+    theirs.close()
+
+
+def test_who_takes_what_is_given_is_never_stalled() -> None:
+    line = Lifeline()
+    line.hands_over(100.0)
+    assert line.is_stalled(131.0)
+
+    line.has_taken()
+
+    assert not line.is_stalled(131.0)

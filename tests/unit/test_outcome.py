@@ -43,6 +43,18 @@ def test_a_prompt_that_is_too_long_is_recognised_by_code_or_words(body: object) 
     assert kind_of(400, ProviderError.read(orjson.dumps(body)), streamed=False) is Kind.TOO_LONG
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "image size exceeds the limit of 20 MB",
+        "'tools' exceeds the maximum of 128 items",
+        "The context window parameter is invalid: must be int",
+    ],
+)
+def test_other_limits_are_not_the_length_of_the_prompt(message: str) -> None:
+    assert kind_of(400, ProviderError(message=message), streamed=False) is Kind.CALLERS
+
+
 def test_a_refusal_of_stream_options_is_only_one_where_a_stream_was_asked_for() -> None:
     refusal = ProviderError(message="Unknown parameter: stream_options")
 

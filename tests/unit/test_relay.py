@@ -14,6 +14,7 @@ from hermes.types import Endpoint
 from hermes.upstream.answer import Answer
 from hermes.upstream.breaker import Breakers
 from hermes.upstream.eventstream import EventStream
+from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.relay import Ended, Relay
 from hermes.upstream.response import Lost
 
@@ -56,14 +57,23 @@ class Bench:
         self.ends: list[Ended] = []
         self.wire = Wire(list(pieces))
         self.breakers = Breakers(MemoryStore(), lambda *_: None)
-        permit = self.breakers.permit(ENDPOINT, POLICY)
+        permit = self.breakers.permit(ENDPOINT, POLICY, 10.0)
         assert permit is not None
         stream = EventStream(self.wire, idle_timeout_s=1.0, wants_usage=False)  # type: ignore[arg-type]
         answer = Answer(ENDPOINT, 0, permit, stream=stream, held=stream.open())
         held = ExitStack()
         held.callback(lambda: self.log.append("unwound"))
         held.enter_context(answer)
-        self.relay = Relay(answer, stream, on_break=on_break, settle=self._settle, held=held, request_id="req_1")
+        self.relay = Relay(
+            answer,
+            stream,
+            on_break=on_break,
+            settle=self._settle,
+            held=held,
+            lifeline=Lifeline(),
+            clean=lambda block: block,
+            request_id="req_1",
+        )
 
     def _settle(self, ended: Ended) -> None:
         self.log.append("settled")

@@ -62,7 +62,7 @@ class FakeTeacher:
         self.texts: list[str] = []
         self._clock = clock
 
-    def classify(self, policy: TeacherPolicy, text: str) -> Verdict | None:
+    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
         self.texts.append(text)
         self._clock.now_s += self.takes_s
         if isinstance(self.answer, TeacherUnavailable):
@@ -90,7 +90,7 @@ class Routing:
         self.sessions = Sessions(self.store, self.clock)
         self.teacher = FakeTeacher(self.clock)
         self.events: list[tuple[str, Mapping[str, Any]]] = []
-        self.router = Router(self.sessions, self.teacher, surrogate, self._write, self.clock)
+        self.router = Router(self.sessions, self.teacher, lambda policy: surrogate, self._write, self.clock)
         self.policy = POLICY
 
     def _write(self, event: str, fields: Mapping[str, Any]) -> None:
