@@ -96,7 +96,7 @@ class Result:
 class NoTeacher:
     """Stands where the teacher would; without a `classifier` model nobody asks it."""
 
-    def classify(self, policy: TeacherPolicy, text: str) -> Verdict | None:
+    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
         """Never called."""
         raise AssertionError(f"nobody should ask {policy.endpoint.id} about {text!r}")
 

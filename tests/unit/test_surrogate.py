@@ -1,4 +1,4 @@
-"""The surrogate as it serves: what it decides, that scikit-learn would decide the same, which one is loaded, its cost."""
+"""The surrogate as it serves: what it decides (as scikit-learn would), which one is loaded, and what it costs."""
 
 from __future__ import annotations
 
