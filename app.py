@@ -11,7 +11,7 @@ from hermes import bootstrap
 from hermes.background import Loops
 from hermes.errors import ConfigurationInvalid, StartRefused
 from hermes.settings import Settings
-from hermes.web import create_app
+from hermes.web.application import create_app
 
 REFUSED = 3
 """The exit status by which gunicorn knows that a worker must not be started again."""

@@ -13,21 +13,13 @@ HERE = str(Path(__file__).resolve().parent)
 # First of all, before the working directory: some other app.py there must not be taken for ours.
 sys.path[:] = [HERE, *(path for path in sys.path if path != HERE)]
 
-import gevent  # noqa: E402
-from gunicorn.glogging import Logger  # noqa: E402
-from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
-
 from hermes.cli.start import Start, read_start  # noqa: E402
 from hermes.errors import ConfigurationInvalid, StartRefused  # noqa: E402
-from hermes.native import make_logging_native  # noqa: E402
-from hermes.observe import logs  # noqa: E402
-from hermes.observe.redact import Redactor  # noqa: E402
 from hermes.observe.workerfiles import VARIABLE, WorkerFiles  # noqa: E402
 from hermes.settings import Settings  # noqa: E402
+from hermes.web.worker import HermesWorker, call_app, logger_of  # noqa: E402
 
 REFUSED = 3
-LAST_WAIT_S = 1.0
-"""How long, at the end, a connection may be silent that has just been opened or has just had an answer."""
 
 PROBLEMS: list[str] = []
 
@@ -37,84 +29,6 @@ except ConfigurationInvalid as invalid:
     START, PROBLEMS = Start(Settings(), None), invalid.lines()
 except StartRefused as refused:
     START, PROBLEMS = Start(Settings(), None), [f"Hermes cannot start: {refused}"]
-
-
-class HermesWorker(GeventWorker):
-    """gunicorn's gevent worker, with native logging locks, and with an end that does not wait for silent clients."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._waiting = {}  # greenlet -> the timer that ends its wait for a next request
-        self._known = set()  # greenlets whose connection has had a request
-
-    def patch(self):
-        super().patch()
-        make_logging_native()  # after the patch, which gives logging the locks that native threads must not share
-
-    def timeout_ctx(self):
-        timer = super().timeout_ctx() if self.alive else gevent.Timeout(LAST_WAIT_S, False)
-        return _Wait(self, timer)
-
-    def handle_exit(self, sig, frame):
-        """SIGTERM: open requests go on for `graceful_timeout`, connections that only wait are closed at once.
-
-        gunicorn would wait for them too, until their keep-alive is over. A connection that has had no request yet gets
-        a moment: its request may be on its way.
-        """
-        super().handle_exit(sig, frame)
-        gevent.spawn(self._end_waits)
-
-    def _end_waits(self):
-        _call_app(self, "drain")
-        self._end(greenlet for greenlet in self._waiting if greenlet in self._known)
-        gevent.sleep(LAST_WAIT_S)
-        self._end(self._waiting)
-
-    def _end(self, greenlets):
-        for greenlet in list(greenlets):
-            gevent.get_hub().loop.run_callback(self._end_one, greenlet)
-
-    def _end_one(self, greenlet):
-        timer = self._waiting.get(greenlet)
-        if timer is not None:  # else its request has come meanwhile, and must not be hit
-            greenlet.throw(timer)
-
-
-class _Wait:
-    """The wait for a request on one connection, which its timer or the worker's end cuts short without an error."""
-
-    def __init__(self, worker, timer):
-        self._worker = worker
-        self._timer = timer
-        self._greenlet = gevent.getcurrent()
-
-    def __enter__(self):
-        self._worker._waiting[self._greenlet] = self._timer
-        return self._timer.__enter__()
-
-    def __exit__(self, kind, error, trace):
-        del self._worker._waiting[self._greenlet]
-        if self._greenlet not in self._worker._known:
-            self._worker._known.add(self._greenlet)
-            self._greenlet.rawlink(self._worker._known.discard)
-        return self._timer.__exit__(kind, error, trace)
-
-
-class HermesLogger(Logger):
-    """gunicorn's logger without handlers of its own: its lines look like Hermes's, on the same stream."""
-
-    def setup(self, cfg):
-        super().setup(cfg)
-        redactor = Redactor((START.policy.secrets if START.policy else frozenset()) | {START.settings.state_password()})
-        logs.configure(START.settings.log_level, START.settings.log_format, redactor)
-
-
-def _call_app(worker, name):
-    """Calls a function of the application's module, if it is loaded and has one of that name."""
-    module = sys.modules.get(worker.app.app_uri.partition(":")[0])
-    function = getattr(module, name, None)
-    if callable(function):
-        function()
 
 
 # -- hooks ------------------------------------------------------------------------------------------------
@@ -145,7 +59,7 @@ def on_exit(server):
 
 def worker_exit(server, worker):
     """After the last request: what is still to be written is written."""
-    _call_app(worker, "close")
+    call_app(worker, "close")
 
 
 # -- settings ---------------------------------------------------------------------------------------------
@@ -155,7 +69,11 @@ worker_class = HermesWorker
 workers = START.settings.workers
 worker_connections = 4000
 preload_app = False
-logger_class = HermesLogger
+logger_class = logger_of(
+    START.settings.log_level,
+    START.settings.log_format,
+    (START.policy.secrets if START.policy else frozenset()) | {START.settings.state_password()},
+)
 accesslog = None
 """The usage log has every completion, with what a line of text cannot say."""
 

@@ -14,10 +14,11 @@ from typing import Any
 import gevent
 
 from hermes import __version__, configfile
+from hermes.accounting.drain import Drain
 from hermes.accounting.exchange import Exchange
 from hermes.accounting.prices import PriceBook
 from hermes.accounting.receipt import receipt
-from hermes.accounting.spool import Drain, Spool
+from hermes.accounting.spool import Spool
 from hermes.admission.auth import MAX_USER_CHARS, Authenticator
 from hermes.admission.books import Books
 from hermes.admission.budgets import Budgets
@@ -69,7 +70,10 @@ log = logging.getLogger("hermes-router")
 MIGRATIONS = ROOT / "migrations"
 FLUSH_WAIT_S = 1.0
 READINESS_WAIT_S = 1.0
-DEGRADED = "degraded: the shared state is away, this worker goes on with its own"
+DEGRADED = "degraded: "
+"""How readiness begins to tell of what is amiss, but keeps nobody from being served."""
+
+STATE_AWAY = f"{DEGRADED}the shared state is away, this worker goes on with its own"
 RELOADED = "news:reloaded"
 """The key under which workers tell each other of a reload."""
 
@@ -186,13 +190,14 @@ class Hermes:
             self.policies.swap(after)
 
     def readiness(self) -> dict[str, str]:
-        """Each thing that serving needs, and `ok` or what is wrong with it."""
+        """Each thing that serving needs, and `ok`, `degraded: …` or what is wrong with it."""
         policy = self.policies.current()
         endpoints = list(policy.endpoints().values())
         all_open = self.breakers.open_count(endpoints, policy.breaker) == len(endpoints)
         return {
             "database": self._database_state(),
-            "state": "ok" if self._is_state_up() else DEGRADED,
+            "state": "ok" if self._is_state_up() else STATE_AWAY,
+            "spool": "ok" if self.spool.trouble is None else f"{DEGRADED}{self.spool.trouble}",
             "endpoints": "every circuit is open" if all_open else "ok",
             "drain": "the process is ending" if self.is_draining else "ok",
         }
@@ -267,7 +272,8 @@ def build(settings: Settings) -> Hermes:
     database = Database.open(settings.database_url)
     usage = UsageRepository(database)
     hints = HintRepository(database)
-    spool = Spool(settings.spool_path())
+    spool = Spool(settings.spool_path(), on_lost=metrics.spool_lost)
+    spool.check()
     drain = Drain(spool, usage.insert)
     prices = PriceBook()
 

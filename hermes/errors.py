@@ -20,7 +20,7 @@
     ClientGone                     the caller has hung up; a BaseException, so that no `except Exception` eats it
 
 The message is for the caller: what is wrong, where, what to do. It never holds a key, an internal address or a stack.
-`web/errors.py` is the one place that turns these into HTTP.
+`web/answers.py` is the one place that turns these into HTTP.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MEMORY = "memory://"
 LONGEST_S = 86_400.0
 """Of every setting in seconds, as in the configuration file: a day."""
 
-BIND = re.compile(r"(?:[^\s:/,\[\]]*|\[[0-9A-Fa-f:.%\w]+\]):(\d{1,5})|unix:\S+|fd://\d+")
+BIND = re.compile(r"(?:[^\s:/,\[\]]*|\[[^\s/,\[\]]+\]):([0-9]{1,5})|unix:[^\s,]+|fd://[0-9]+")
 PORT_MAX = 65_535
 
 

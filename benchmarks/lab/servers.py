@@ -126,7 +126,7 @@ http {
 
 
 def hermes_config(stub_port: int, **sections: Any) -> dict[str, Any]:
-    """A cheap and a dear model at the stub, no classifier: keywords decide, else the default tier."""
+    """A cheap and a dear model at the stub, and no teacher: keywords decide, else the surrogate that ships."""
     upstream = f"http://127.0.0.1:{stub_port}/v1"
     tiers = {"simple": "small", "complex": "large"}
     models = {

@@ -1,7 +1,8 @@
 """The durable queue between an answer and the database: one file a process, one line a row, one write a line.
 
     append ──► active file ──take──► finished file ──slices──► insert (one transaction a slice) ──done──► deleted
-       └─ the disk refuses ──► memory ring ──► retried with the next append or take
+       └─ the disk refuses ──► memory ──► the disk, as soon as it takes rows again
+                                 └─ else ──lend──► insert: nothing waits for a disk that never comes back
 
 Nothing is lost or counted twice whenever the process dies, because a file is deleted only after the database has
 committed its rows, and a row that is sent again meets its own `request_id`, which is unique. Whose file is it? Each
@@ -15,27 +16,30 @@ would cost each answer milliseconds. Only a power cut can take the last seconds'
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
-import gevent
-from gevent.lock import BoundedSemaphore
-
+from hermes.accounting.held import HELD_BYTES, HeldRows
+from hermes.accounting.outage import Outage
 from hermes.accounting.spoolfile import Batch, Record, line_of, lock_if_dead
+from hermes.errors import StartRefused
 from hermes.types import UsageRecord
 
-RING_ROWS: Final = 10_000
-RING_BYTES: Final = 64 * 1024 * 1024
-RING_ROWS_PER_APPEND: Final = 64
+log = logging.getLogger("hermes-router")
+
+HELD_ROWS_PER_APPEND: Final = 64
 """How many held rows an append writes out on the way, 0.3 ms; a take writes more."""
 
-RING_ROWS_PER_TAKE: Final = 1000
+HELD_ROWS_PER_TAKE: Final = 1000
+PROBE: Final = b" " * 1023 + b"\n"
+"""About as long as a row, and none: readers pass over it."""
+
 HELD_FILES_MAX: Final = 64
 """Finished files that are held open at a time; further ones of dead processes wait their turn."""
 
@@ -65,22 +69,47 @@ class Spool:
         folder: Path,
         *,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         write: Callable[[int, bytes], int] = os.write,
-        ring_bytes: int = RING_BYTES,
+        held_bytes: int = HELD_BYTES,
+        on_lost: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self.folder = folder
         self.lost = 0
-        """Rows dropped because the disk refused them and the ring was full."""
+        """Rows dropped because the disk refused them and there was no more room in memory."""
         self.unreadable = 0
         """Lines and rows moved to `unreadable.jsonl`."""
         self.last_error: str | None = None
         """Why the disk refused the last row; None when it did not."""
         self._clock = clock
         self._write = write
-        self._ring: deque[bytes] = deque()
-        self._ring_bytes = 0
-        self._ring_bytes_max = ring_bytes
+        self._held_bytes = held_bytes
+        self._on_lost = on_lost
+        self._outage = Outage(
+            f"The usage spool {folder} cannot be written, rows are held in memory until the database takes them",
+            f"The usage spool {folder} can be written again",
+            monotonic,
+        )
+        self._has_lost = False
+        """In this outage."""
         self._begin()
+
+    def check(self) -> None:
+        """Sees that rows could be kept here.
+
+        Raises:
+            StartRefused: the folder cannot be made, or no file in it.
+        """
+        unnamed = self.folder / f"usage-{os.getpid()}-check.tmp"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            unnamed.unlink()
+        except OSError as error:
+            raise StartRefused(
+                f"The usage spool {self.folder} cannot be written: {error.strerror or error}. "
+                "Give this user the right to write there, or set HERMES_SPOOL_DIR to another folder."
+            ) from None
 
     def _begin(self) -> None:
         self._pid = os.getpid()
@@ -88,6 +117,7 @@ class Spool:
         self._count = 0
         self._active: _ActiveFile | None = None
         self._batches: dict[Path, Batch] = {}
+        self._held = HeldRows(self._lose, self._held_bytes)
 
     def append(self, record: Record | UsageRecord) -> None:
         """Keeps a row, in about 5 µs; when this returns, killing the process cannot lose it.
@@ -97,20 +127,28 @@ class Spool:
         """
         line = line_of(record)
         self._forget_parent()
-        if self._ring:
-            self._write_ring(RING_ROWS_PER_APPEND)
-        if self._ring or not self._write_line(line):
-            self._hold(line)
+        if not (self._held.write(self._write_line, HELD_ROWS_PER_APPEND) and self._write_line(line)):
+            self._held.hold(line)
 
     def depth(self) -> int:
         """Rows of this process that are not in the database yet; those of dead processes are not counted."""
         active = self._active.rows if self._active else 0
-        return active + sum(batch.rows_left for batch in self._batches.values()) + len(self._ring)
+        return active + sum(batch.rows_left for batch in self._batches.values()) + len(self._held)
 
     @property
     def held_in_memory(self) -> int:
         """Rows that the disk has refused so far."""
-        return len(self._ring)
+        return len(self._held)
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the disk, for reports; None when nothing is."""
+        if self._outage.reason is None:
+            return None
+        return (
+            f"the usage spool cannot be written ({self._outage.reason}); "
+            f"rows held in memory: {self.held_in_memory}, lost: {self.lost}"
+        )
 
     def waiting_bytes(self) -> int:
         """The size of all files of all processes that wait here, for reports."""
@@ -126,8 +164,7 @@ class Spool:
         The active file is finished first, unless an earlier one is still waiting: while the database is away there are
         so two files and not one an attempt. A batch that is not done is returned again by the next call.
         """
-        self._forget_parent()
-        self._write_ring(RING_ROWS_PER_TAKE)
+        self.tend()
         self._batches = {path: batch for path, batch in self._batches.items() if not batch.is_done}
         if not any(batch.rows_left for batch in self._batches.values()):
             self._finish_active()
@@ -138,6 +175,20 @@ class Spool:
             if fd is not None:
                 self._batches[path] = Batch(path, fd, 0, self.set_aside)
         return sorted(self._batches.values(), key=lambda batch: (batch.rows_left == 0, batch.path))
+
+    def tend(self) -> None:
+        """Writes held rows out, as far as the disk takes them, and in an outage sees whether it takes any again."""
+        self._forget_parent()
+        if self._held.write(self._write_line, HELD_ROWS_PER_TAKE) and self.last_error is not None:
+            self._write_whole(PROBE)
+        if self.last_error is None:
+            self._outage.worked()
+        if self._outage.reason is None:
+            self._has_lost = False
+
+    def lend(self) -> AbstractContextManager[list[dict[str, Any]]]:
+        """The oldest rows in memory, for the database; see `HeldRows.lend`."""
+        return self._held.lend()
 
     def set_aside(self, line: bytes) -> None:
         """Keeps a line that cannot be stored in `unreadable.jsonl`, where a person may look at it.
@@ -156,27 +207,47 @@ class Spool:
 
     def close(self) -> None:
         """Lets go of all files; what is in them is found at the next start."""
+        self.tend()
+        if self._held:
+            log.error("Usage rows are lost, which neither the disk nor the database has taken: %d", len(self._held))
         self._finish_active()
         for batch in self._batches.values():
             batch.release()
         self._batches = {}
 
     def _write_line(self, line: bytes) -> bool:
+        active = self._write_whole(line)
+        if active is not None:
+            active.rows += 1
+        return active is not None
+
+    def _write_whole(self, line: bytes) -> _ActiveFile | None:
+        """The file that has taken the line, or None where the disk has refused it."""
         try:
             active = self._active or self._open_next()
             whole = b"\n" + line if active.is_torn else line
             written = self._write(active.fd, whole)
         except OSError as error:
-            self.last_error = error.strerror or str(error)
-            return False
+            self._refused(error.strerror or str(error))
+            return None
         if written < len(whole):
-            self.last_error = "a row was only written in part"
             active.is_torn = active.is_torn or written > 0
-            return False
+            self._refused("a row was only written in part")
+            return None
         self.last_error = None
         active.is_torn = False
-        active.rows += 1
-        return True
+        return active
+
+    def _refused(self, reason: str) -> None:
+        self.last_error = reason
+        self._outage.failed(reason)
+
+    def _lose(self, rows: int) -> None:
+        if not self._has_lost:
+            self._has_lost = True
+            log.error("The memory for usage rows is full too: from now on the oldest are lost.")
+        self.lost += rows
+        self._on_lost(rows)
 
     def _open_next(self) -> _ActiveFile:
         """Opens the next file. It gets its name once it is locked; before, it could be taken for a dead one's."""
@@ -202,19 +273,6 @@ class Spool:
             self._batches[active.path] = Batch(active.path, active.fd, active.rows, self.set_aside)
             self._active = None
 
-    def _hold(self, line: bytes) -> None:
-        self._ring.append(line)
-        self._ring_bytes += len(line)
-        while len(self._ring) > RING_ROWS or self._ring_bytes > self._ring_bytes_max:
-            self._ring_bytes -= len(self._ring.popleft())
-            self.lost += 1
-
-    def _write_ring(self, rows_max: int) -> None:
-        for _ in range(min(rows_max, len(self._ring))):
-            if not self._write_line(self._ring[0]):
-                return
-            self._ring_bytes -= len(self._ring.popleft())
-
     def _others(self) -> Iterator[Path]:
         own = self._active.path if self._active else None
         for path in sorted(self.folder.glob("usage-*")):
@@ -232,76 +290,4 @@ class Spool:
                 os.close(self._active.fd)
             for batch in self._batches.values():
                 batch.release()
-            self._ring.clear()
-            self._ring_bytes = 0
             self._begin()
-
-
-class Inserted(Protocol):
-    """What became of rows that were given to the database."""
-
-    @property
-    def rejected(self) -> Sequence[tuple[Record, str]]:
-        """The rows that can never be stored, each with the reason."""
-
-
-class Drain:
-    """Moves the spool into the database; called by a loop, and by readers who must see their own rows.
-
-    `insert` stores all rows it can, passes over those that are there already, commits, and tells which can never be
-    stored; it raises when the database does not work.
-    """
-
-    def __init__(self, spool: Spool, insert: Callable[[Sequence[Record]], Inserted]) -> None:
-        self.last_error: str | None = None
-        """Why the last attempt failed; None when it did not."""
-        self.moved = 0
-        """Rows moved since the start."""
-        self.rejected = 0
-        """Rows that the database can never store, moved to `unreadable.jsonl`."""
-        self._spool = spool
-        self._insert = insert
-        self._one_at_a_time = BoundedSemaphore(1)
-        self._queued: gevent.Greenlet | None = None
-        """A run that waits for its turn. All who flush meanwhile wait for it together, so that a database that hangs
-        collects no queue."""
-
-    def run_once(self) -> int:
-        """Moves what was appended before this call and what dead processes left; the number of rows moved.
-
-        Raises nothing: when the database or the disk does not work, the files stay, `last_error` says why, and the
-        caller's loop decides when to try again.
-        """
-        with self._one_at_a_time:
-            self._queued = None
-            before = self.moved
-            try:
-                # Twice: what a failed attempt has left, then what was appended since.
-                if self._move(self._spool.take()):
-                    self._move(self._spool.take())
-                self.last_error = None
-            except Exception as error:  # noqa: BLE001  (an edge: the loop must go on whatever the database does)
-                self.last_error = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            return self.moved - before
-
-    def flush(self, timeout_s: float) -> bool:
-        """Waits until every row appended before this call is in the database; whether it is.
-
-        The work is not stopped when the time is over, only the waiting.
-        """
-        if self._queued is None:
-            self._queued = gevent.spawn(self.run_once)
-        run = self._queued
-        run.join(timeout_s)
-        return bool(run.ready()) and self.last_error is None and self._spool.held_in_memory == 0
-
-    def _move(self, batches: Sequence[Batch]) -> int:
-        for batch in batches:
-            for rows in batch.slices():
-                rejected = self._insert(rows).rejected
-                for row, reason in rejected:
-                    self._spool.set_aside(line_of({"rejected": reason, "row": row}))
-                self.rejected += len(rejected)
-                self.moved += len(rows) - len(rejected)
-            batch.done()
-        return len(batches)

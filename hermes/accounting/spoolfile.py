@@ -40,6 +40,9 @@ class Batch:
         """How many rows are still to be moved; known for the process's own files, 0 for those of dead ones."""
         self._fd = fd
         self._set_aside = set_aside
+        self._pending: list[bytes] = []
+        """Lines to be set aside, which the disk has refused."""
+
         self._position = 0
         self._is_done = False
 
@@ -58,13 +61,27 @@ class Batch:
                 if rows:
                     yield rows
                 for line in unreadable:
-                    self._set_aside(line)
+                    self.set_aside(line)
                 self._position = reader.tell()
                 self.rows_left = max(0, self.rows_left - len(rows))
 
+    def set_aside(self, line: bytes) -> None:
+        """Keeps a line that can never be stored; where the disk refuses it, until it does not. Holds nothing up."""
+        try:
+            self._set_aside(line)
+        except OSError:
+            self._pending.append(line)
+
     def done(self) -> None:
-        """Deletes the file. Only to be called when the database has committed every slice. Safe to call twice."""
+        """Deletes the file. Only to be called when the database has committed every slice. Safe to call twice.
+
+        Raises:
+            OSError: the disk does not let it go, or does not take what must be set aside before; call it again later.
+        """
         if not self._is_done:
+            while self._pending:
+                self._set_aside(self._pending[-1])
+                self._pending.pop()
             with suppress(FileNotFoundError):
                 self.path.unlink()
             self.release()

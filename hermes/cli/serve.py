@@ -74,6 +74,8 @@ def prepared(
     """
     wanted = {**environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH", "")]))}
     start = read_start(wanted)
+    if not wanted.get("WEB_CONCURRENCY", "").strip():
+        wanted.pop("WEB_CONCURRENCY", None)  # gunicorn takes an empty one for a number that it cannot read
     if host is not None or port is not None:
         wanted["HERMES_BIND"] = _bind(start, host, port)
         start = read_start(wanted)

@@ -109,7 +109,7 @@ class Metrics:
     # -- what happens -------------------------------------------------------------------------------------
 
     def request(self, tier: str | None, stream: bool) -> None:
-        """A completion request has been taken on."""
+        """A completion request has been taken on; None: it ended before a tier was chosen."""
         self._child(self._requests, _tier(tier)).inc()
         if stream:
             self._stream_requests.inc()
@@ -137,9 +137,15 @@ class Metrics:
         """A request has ended in an error."""
         self._errors.inc()
 
+    def spool_lost(self, rows: int) -> None:
+        """Usage rows are lost, which neither the disk nor the database has taken."""
+        self._spool_lost.inc(rows)
+
     def answered(self, record: UsageRecord) -> None:
         """A request is over, and its usage row is complete."""
         self._child(self._usage_rows, record.status).inc()
+        if record.tier is None:  # else it was counted when its tier was chosen
+            self.request(None, record.stream)
         tier = _tier(record.tier)
         for histogram, value_ms in (
             (self._duration, record.duration_ms),
@@ -230,13 +236,16 @@ class Metrics:
         self._tokens = self._counter("hermes_tokens", "Tokens used.", ["model", "kind"])
         self._cost_usd = self._counter("hermes_cost_usd", "Cost in US dollars, of known prices.", ["model"])
         self._usage_rows = self._counter("hermes_usage_rows", "Usage rows written.", ["status"])
+        self._spool_lost = self._counter("hermes_spool_lost", "Usage rows that neither the disk nor the database took.")
 
     def _make_gauges(self) -> None:
         self._classifier_mean = self._gauge("hermes_router_classifier_latency_ms_avg", "Mean time a classifier took.")
         self._classifier_mean.set_function(lambda: 1000 * self._classifier_total_s / max(1, self._classifier_calls))
         self._circuits_open = self._gauge("hermes_router_circuits_open", "Endpoints whose breaker is open.")
         self._sessions_active = self._gauge("hermes_router_sessions_active", "Conversations whose tier is known.")
-        self._spool_depth = self._gauge("hermes_spool_depth", "Usage rows that wait for the database.")
+        self._spool_depth = self._gauge(
+            "hermes_spool_depth", "Usage rows that wait for the database, in files or in memory."
+        )
         self._ledger_gap = self._gauge("hermes_ledger_gap", "Requests in, less rows out and requests in flight; 0.")
         self._state_up = self._gauge(
             "hermes_state_up", "1: the state that workers share is used; 0: a worker goes by its own.", mode="livemin"

@@ -18,7 +18,7 @@ from gevent.threadpool import ThreadPool
 from peewee import DatabaseError, InterfaceError, SqliteDatabase
 
 from hermes.native import native_ident, native_lock
-from hermes.storage.engine import is_postgres, pooled_postgres, refusal, sqlite_options, sqlite_path
+from hermes.storage.engine import cause_of, is_postgres, pooled_postgres, refusal, sqlite_options, sqlite_path
 from hermes.storage.migrate import migrate
 from hermes.storage.models import proxy
 
@@ -108,8 +108,14 @@ class _Sqlite(Database):
             return None, error
 
     def _transaction(self, fn: Callable[..., Result], *args: Any) -> Result:
-        with self._real.atomic():
-            return fn(*args)
+        try:
+            with self._real.atomic():
+                return fn(*args)
+        except DatabaseError as error:
+            cause = cause_of(error)
+            if cause is error:
+                raise
+            raise cause from None
 
     def _reading(self, fn: Callable[..., Result], *args: Any) -> Result:
         if self._real.connect(reuse_if_open=True):

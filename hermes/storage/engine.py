@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def sqlite_path(url: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise disk_full(path) from None
         raise StartRefused(
             f"The folder of the database {path} cannot be made: {error.strerror}. "
             "Make it, or set HERMES_DATABASE_URL to a place that this user may write to."
@@ -85,6 +88,8 @@ def sqlite_path(url: str) -> Path:
 def refusal(path: Path, error: Exception) -> StartRefused:
     """The sentence for a SQLite file that cannot be used."""
     text = str(error)
+    if is_disk_full(error):
+        return disk_full(path)
     if "not a database" in text or "malformed" in text:
         return StartRefused(
             f"The database {path} is damaged or no SQLite file ({text}). Put it aside and restore a backup, "
@@ -94,3 +99,24 @@ def refusal(path: Path, error: Exception) -> StartRefused:
         f"The database {path} cannot be used: {text}. See that this user may write to the file and to its folder, "
         "and that the disk has room."
     )
+
+
+def disk_full(database: Path | str) -> StartRefused:
+    """The sentence for a database whose disk has no room."""
+    return StartRefused(
+        f"The disk of the database {database} is full. Make room there, or set HERMES_DATABASE_URL to another place."
+    )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a database says that its disk is full: SQLite, Postgres, the system."""
+    return any(words in str(error) for words in ("disk is full", "No space left on device"))
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The error that began it. SQLite ends a transaction by itself where the disk fails; that there is none to roll
+    back any more would be the last error, and hide why.
+    """
+    while "cannot rollback" in str(error) and error.__context__ is not None:
+        error = error.__context__
+    return error

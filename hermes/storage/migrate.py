@@ -7,6 +7,7 @@ advisory lock in Postgres. Both end with the process that holds them.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -19,7 +20,16 @@ from peewee import DatabaseError, InterfaceError, PeeweeException, SqliteDatabas
 from playhouse.migrations import MigrationError, Runner
 
 from hermes.errors import StartRefused
-from hermes.storage.engine import is_postgres, postgres, refusal, sqlite_options, sqlite_path
+from hermes.storage.engine import (
+    cause_of,
+    disk_full,
+    is_disk_full,
+    is_postgres,
+    postgres,
+    refusal,
+    sqlite_options,
+    sqlite_path,
+)
 
 WAIT_S = 60.0
 """How long a process waits for another one that migrates."""
@@ -47,7 +57,7 @@ def migrate(database_url: str, folder: Path) -> None:
 
 def _migrate_sqlite(path: Path, folder: Path) -> None:
     real = SqliteDatabase(str(path), **sqlite_options())
-    with _file_lock(path.with_name(path.name + ".migrate.lock")), closing(real):
+    with _file_lock(path), closing(real):
         try:
             real.connect()
             _refuse_damage(real, path)
@@ -91,7 +101,10 @@ def _run(real: Any, folder: Path, name: str) -> None:
     try:
         runner.up()
     except (PeeweeException, MigrationError) as error:
-        reason = " ".join(str(error).split())
+        cause = cause_of(error)
+        if is_disk_full(cause):
+            raise disk_full(name) from error
+        reason = " ".join(str(cause).split())
         raise StartRefused(
             f"The database {name} could not be brought up to date: {reason}. It was left as it was."
         ) from error
@@ -99,9 +112,12 @@ def _run(real: Any, folder: Path, name: str) -> None:
 
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
+    """Keeps other processes from migrating the same file."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(path.with_name(path.name + ".migrate.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise disk_full(path) from None
         raise StartRefused(
             f"The database's folder {path.parent} cannot be written to: {error.strerror}. "
             "Give this user the right, or set HERMES_DATABASE_URL to another place."

@@ -1,14 +1,13 @@
 """The hot routes: a request's environment becomes a `Call`, a `Reply` becomes a WSGI answer, with no framework between.
 
 Flask's own part of such a request would be a third of all that Hermes does for it. The routes are still Flask's for
-every method but POST, and their errors are those of `errors.py`.
+every method but POST, and their errors have the shape that all errors have.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 from hermes.admission.auth import bearer_of
@@ -17,13 +16,12 @@ from hermes.errors import ClientGone, HermesError
 from hermes.gateway import Call
 from hermes.halves import Said
 from hermes.reply import Reply
-from hermes.web import errors
+from hermes.web import answers
 from hermes.web.cors import Environ, WsgiApp
-from hermes.web.http import begin, body_reader
+from hermes.web.http import begin, body_reader, header
 
 Serve = Callable[[Call], Reply]
 
-PHRASES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 STREAM_ROUTE = "/v1/completions/stream"
 
 
@@ -52,7 +50,7 @@ class HotRoutes:
         status, headers, body = self._answer(environ, route, request_id, serve)
         if isinstance(body, list):
             headers.append(("Content-Length", str(sum(map(len, body)))))
-        start_response(PHRASES.get(status) or f"{status} Unknown", headers)
+        start_response(answers.status_line(status), headers)
         return body
 
     def _answer(
@@ -61,11 +59,11 @@ class HotRoutes:
         try:
             reply = serve(self._call(environ, route, request_id))
         except ClientGone:
-            return errors.CLIENT_CLOSED_REQUEST, [], []
+            return answers.CLIENT_CLOSED_REQUEST, [], []
         except HermesError as error:
-            return errors.parts(error, request_id)
+            return answers.parts(error, request_id)
         except Exception as error:  # noqa: BLE001  (the edge: whatever it is, the caller gets an answer)
-            return errors.parts(errors.unexpected(error, "POST", route), request_id)
+            return answers.parts(answers.unexpected(error, f"POST {route}"), request_id)
         return reply.status, [*reply.headers, ("X-Request-Id", request_id)], reply.body
 
     def _call(self, environ: Environ, route: str, request_id: str) -> Call:
@@ -78,8 +76,8 @@ class HotRoutes:
             began=time.monotonic(),
             said=Said(
                 tier=environ.get("HTTP_X_HERMES_TIER"),
-                session=environ.get("HTTP_X_HERMES_SESSION"),
-                user=environ.get("HTTP_X_HERMES_USER", ""),
+                session=header(environ, "HTTP_X_HERMES_SESSION"),
+                user=header(environ, "HTTP_X_HERMES_USER") or "",
                 wants_stream=route == STREAM_ROUTE,
             ),
             timeout=environ.get("HTTP_X_REQUEST_TIMEOUT"),

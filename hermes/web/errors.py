@@ -1,21 +1,13 @@
-"""The one place where an error becomes an HTTP answer: OpenAI's shape, with the request's id, on every route."""
+"""How Flask's routes answer errors: as all others do, see `answers.py`."""
 
 from __future__ import annotations
 
-import logging
-import math
-
-import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from hermes.errors import ConfigurationInvalid, HermesError, InvalidRequest, NotFound
-from hermes.web.http import request_id
-
-log = logging.getLogger("hermes-router.web")
-
-CLIENT_CLOSED_REQUEST = 499
-"""Nobody reads it; the number is for whatever stands in front and logs."""
+from hermes.errors import HermesError, InvalidRequest, NotFound
+from hermes.web import answers
+from hermes.web.http import REQUEST_ID, begin
 
 
 class MethodNotAllowed(HermesError):
@@ -31,31 +23,11 @@ def install(app: Flask) -> None:
     app.register_error_handler(Exception, _unexpected)
 
 
-def parts(error: HermesError, request_id: str) -> tuple[int, list[tuple[str, str]], list[bytes]]:
-    """The answer to an error: status, headers, body."""
-    body = error.body()
-    body["message"] = f"{body['message']} (request {request_id})"
-    whole: dict[str, object] = {"error": body}
-    if isinstance(error, ConfigurationInvalid):
-        whole["errors"] = [{"path": p.path, "line": p.line, "message": p.message} for p in error.problems]
-    headers = [("Content-Type", "application/json"), ("X-Request-Id", request_id)]
-    if error.retry_after_s is not None:
-        headers.append(("Retry-After", str(math.ceil(error.retry_after_s))))
-    if error.should_retry is not None:
-        headers.append(("x-should-retry", "true" if error.should_retry else "false"))
-    return error.status, [*headers, *error.headers], [orjson.dumps(whole)]
-
-
 def answer(error: HermesError) -> Response:
-    """The same as Flask's response."""
-    status, headers, body = parts(error, request_id())
+    """The answer to an error of the current request."""
+    environ = request.environ
+    status, headers, body = answers.parts(error, environ.get(REQUEST_ID) or begin(environ))
     return Response(body, status, headers)
-
-
-def unexpected(error: Exception, method: str, path: str) -> HermesError:
-    """What the caller is told of a fault of ours; its cause is for the log."""
-    log.error("Unexpected error on %s %s", method, path, exc_info=error)
-    return HermesError("An internal error occurred; the server's log has its cause.")
 
 
 def _http_exception(error: HTTPException) -> Response:
@@ -71,4 +43,4 @@ def _http_exception(error: HTTPException) -> Response:
 
 
 def _unexpected(error: Exception) -> Response:
-    return answer(unexpected(error, request.method, request.path))
+    return answer(answers.unexpected(error, f"{request.method} {request.path}"))

@@ -19,7 +19,7 @@ def blueprint(hermes: Hermes) -> Blueprint:
     @bp.get("/health/ready")
     def ready() -> tuple[Response, int]:
         checks = hermes.readiness()
-        is_ready = all(state in ("ok", DEGRADED) for state in checks.values())
+        is_ready = all(state == "ok" or state.startswith(DEGRADED) for state in checks.values())
         return jsonify({"status": "ready" if is_ready else "not ready", **checks}), 200 if is_ready else 503
 
     return bp

@@ -1,4 +1,4 @@
-"""Reads HTTP requests: ids, the body within its bounds, the caller's socket."""
+"""Reads HTTP requests: ids, texts of headers, the body within its bounds. Knows no framework."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 import gevent
-from flask import request
-from gunicorn.http.errors import ParseException
+from gunicorn.http.errors import ChunkMissingTerminator, ParseException
 
-from hermes.errors import BodyTimeout, InvalidRequest, PayloadTooLarge, UnsupportedMedia
+from hermes.errors import BodyTimeout, ClientGone, InvalidRequest, PayloadTooLarge, UnsupportedMedia
 from hermes.observe.logs import request_id_var
 
 REQUEST_ID = "hermes.request_id"
 READ_BYTES = 65536
 BODY_PACE_S = 30.0
 """Each 64 KiB of a body must arrive within this; gunicorn itself waits for ever."""
+
+CHUNK_END_BYTES = 2
 
 
 def new_request_id() -> str:
@@ -35,10 +36,19 @@ def begin(environ: dict[str, Any]) -> str:
     return name
 
 
-def request_id() -> str:
-    """The id of the current request."""
-    environ = request.environ
-    return str(environ.get(REQUEST_ID) or begin(environ))
+def header(environ: dict[str, Any], name: str) -> str | None:
+    """The text of a header, by its name in the environment. WSGI gives bytes as Latin-1; clients send UTF-8.
+
+    >>> header({"HTTP_X_HERMES_USER": "J\\xc3\\xbcrgen"}, "HTTP_X_HERMES_USER")
+    'Jürgen'
+    """
+    text: str | None = environ.get(name)
+    if text is None or text.isascii():
+        return text
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:  # it was Latin-1 after all
+        return text
 
 
 def body_reader(environ: dict[str, Any]) -> Callable[[int], bytes]:
@@ -51,9 +61,10 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
 
     Raises:
         PayloadTooLarge: it is longer.
-        BodyTimeout: it comes too slowly.
+        BodyTimeout: it comes too slowly, or later than the caller's own X-Request-Timeout.
         UnsupportedMedia: it is packed.
-        InvalidRequest: it ends before its declared length.
+        InvalidRequest: it is not framed as its head says.
+        ClientGone: the caller has left before its end.
     """
     encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -62,10 +73,11 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
     length = int(declared) if declared.isdigit() else None
     if length is not None and length > limit:
         raise _too_large(limit)
+    deadline = time.monotonic() + _patience_s(environ)
     pieces: list[bytes] = []
     left = limit + 1 if length is None else length
     while left > 0:
-        piece = _read(environ, min(READ_BYTES, left))
+        piece = _read(environ, min(READ_BYTES, left), deadline)
         if not piece:
             break
         pieces.append(piece)
@@ -73,17 +85,33 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
     if length is None and left == 0:
         raise _too_large(limit)
     if length is not None and left:
-        raise InvalidRequest("The body ended before its Content-Length.")
+        raise ClientGone
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _read(environ: dict[str, Any], size: int) -> bytes:
+def _patience_s(environ: dict[str, Any]) -> float:
+    """How long the caller will wait in all. A text that is no such time is refused when the body has been read."""
     try:
-        with gevent.Timeout(BODY_PACE_S, TimeoutError):
+        seconds = float(environ.get("HTTP_X_REQUEST_TIMEOUT", ""))
+    except ValueError:
+        return float("inf")
+    return seconds if seconds > 0 else float("inf")
+
+
+def _read(environ: dict[str, Any], size: int, deadline: float) -> bytes:
+    wait_s = min(BODY_PACE_S, max(0.0, deadline - time.monotonic()))
+    try:
+        with gevent.Timeout(wait_s, TimeoutError):
             data: bytes = environ["wsgi.input"].read(size)
     except TimeoutError:
-        raise BodyTimeout("The request's body came too slowly.") from None
-    except (OSError, ParseException):
+        _listen_no_more(environ)
+        bound = "" if wait_s == BODY_PACE_S else ": X-Request-Timeout is over"
+        raise BodyTimeout(f"The request's body came too slowly{bound}.") from None
+    except OSError:
+        raise ClientGone from None
+    except ParseException as fault:
+        if isinstance(fault, ChunkMissingTerminator) and len(fault.term) < CHUNK_END_BYTES:
+            raise ClientGone from None  # nothing came where a chunk's end should have been
         _listen_no_more(environ)
         raise InvalidRequest("The body is not framed as its head says.") from None
     return data

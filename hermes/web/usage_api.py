@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from flask import Blueprint, Response, jsonify, request
 
@@ -26,7 +27,7 @@ def add_routes(bp: Blueprint, hermes: Hermes) -> None:
     def usage_csv() -> Response:
         pages = hermes.usage_pages(request.args)
         response = Response(_csv(pages), content_type="text/csv; charset=utf-8")
-        response.headers.set("Content-Disposition", "attachment", filename=file_name(request.args))
+        response.headers["Content-Disposition"] = disposition(file_name(request.args))
         response.headers["Cache-Control"] = "no-store"
         return response
 
@@ -43,6 +44,22 @@ def file_name(filters: Mapping[str, str]) -> str:
     """
     shown = ((name, re.sub(r"[^\w.@]+", "-", value)[:NAME_CHARS].strip("-.")) for name, value in filters.items())
     return "_".join(["hermes-usage", *(f"{name}-{value}" for name, value in shown if value)]) + ".csv"
+
+
+def disposition(name: str) -> str:
+    """The header that names a file. Headers are ASCII, so a name that is not is told twice: for old browsers without
+    what they could not read, for all others encoded.
+
+    >>> print(disposition("usage.csv"))
+    attachment; filename="usage.csv"
+    >>> print(disposition("用户.csv"))
+    attachment; filename="--.csv"; filename*=UTF-8''%E7%94%A8%E6%88%B7.csv
+
+    Source: RFC 6266, appendix D.
+    """
+    plain = re.sub(r"[^\w.@-]", "-", name, flags=re.ASCII)
+    encoded = f"; filename*=UTF-8''{quote(name, safe='')}" if plain != name else ""
+    return f'attachment; filename="{plain}"{encoded}'
 
 
 def _csv(pages: Iterable[list[dict[str, Any]]]) -> Iterator[str]:

@@ -141,6 +141,38 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(database_url: str,
     database.close()
 
 
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """SQLite rolls back by itself then; that there is nothing left to roll back says nothing to anybody."""
+    (tmp_path / "0001_large.py").write_text(
+        "def up(migrator, db):\n"
+        "    db.execute_sql('PRAGMA max_page_count = 20')\n"
+        "    db.execute_sql('CREATE TABLE large (a blob)')\n"
+        "    db.execute_sql('INSERT INTO large VALUES (zeroblob(1000000))')\n"
+    )
+
+    with pytest.raises(StartRefused, match=r"The disk of the database .*h\.db is full\. Make room") as refused:
+        migrate(f"sqlite:///{tmp_path / 'h.db'}", tmp_path)
+
+    assert "rollback" not in str(refused.value)
+    migrate(f"sqlite:///{tmp_path / 'h.db'}", MIGRATIONS)
+
+
+def test_a_write_that_fills_the_disk_says_so(tmp_path: Path) -> None:
+    migrate(f"sqlite:///{tmp_path / 'h.db'}", MIGRATIONS)
+    database = Database.open(f"sqlite:///{tmp_path / 'h.db'}")
+    connection = UsageRow._meta.database
+    database.write(lambda: connection.execute_sql("CREATE TABLE large (a blob)"))
+
+    def fill() -> None:
+        connection.execute_sql("PRAGMA max_page_count = 60")
+        connection.execute_sql("INSERT INTO large VALUES (zeroblob(1000000))")
+
+    with pytest.raises(peewee.OperationalError, match="disk is full"):
+        database.write(fill)
+    assert database.read(lambda: connection.execute_sql("SELECT count(*) FROM large").fetchone()) == (0,)
+    database.close()
+
+
 def test_the_migration_can_be_taken_back(database_url: str) -> None:
     from playhouse.migrations import Runner
 

@@ -24,7 +24,8 @@ LONGEST_LIFE_S = 0.06
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from hermes.accounting.spool import Drain, Spool
+from hermes.accounting.drain import Drain
+from hermes.accounting.spool import Spool
 from hermes.storage.db import Database
 from hermes.storage.models import UsageRow
 from hermes.storage.repositories import UsageRepository

@@ -35,7 +35,7 @@ def test_a_table_has_all_rows_that_the_log_has(world: World) -> None:
     answer, table = table_of(world, user_id=user)
 
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    assert answer.headers["content-disposition"] == f"attachment; filename=hermes-usage_user_id-{user}.csv"
+    assert answer.headers["content-disposition"] == f'attachment; filename="hermes-usage_user_id-{user}.csv"'
     assert [list(line) for line in table] == [list(row) for row in rows]
     assert [line["request_id"] for line in table] == [row["request_id"] for row in rows]
     assert {line["prompt_tokens"] for line in table} == {"11"}
@@ -86,7 +86,27 @@ def test_nothing_is_a_header_alone(world: World) -> None:
 def test_the_files_name_tells_what_is_in_it(world: World, filters: dict[str, str], name: str) -> None:
     answer, _ = table_of(world, **filters)
 
-    assert answer.headers["content-disposition"] == f"attachment; filename={name}"
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+
+
+@pytest.mark.parametrize(
+    ("user", "plain", "encoded"),
+    [
+        pytest.param("用户", "--", "%E7%94%A8%E6%88%B7", id="beyond Latin"),
+        pytest.param("Jürgen", "J-rgen", "J%C3%BCrgen", id="Latin"),
+    ],
+)
+def test_a_name_that_is_not_ascii_is_told_twice(world: World, user: str, plain: str, encoded: str) -> None:
+    got = world.gateway.chat(user=user)
+    world.gateway.row(got)
+
+    answer, table = table_of(world, user_id=user)
+
+    assert (answer.status, [line["user_id"] for line in table]) == (200, [user])
+    assert answer.headers["content-disposition"] == (
+        f'attachment; filename="hermes-usage_user_id-{plain}.csv"; '
+        f"filename*=UTF-8''hermes-usage_user_id-{encoded}.csv"
+    )
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,11 @@ def test_an_empty_key_is_no_key(empty: str) -> None:
     assert launch.environ["ROUTER_PROXY_API_KEY"] == "made-key"
 
 
+def test_an_empty_number_of_workers_is_not_handed_on() -> None:
+    """gunicorn reads the variable by itself, and would end with a traceback."""
+    assert "WEB_CONCURRENCY" not in prepared({"WEB_CONCURRENCY": ""}).environ
+
+
 def test_a_key_that_is_set_is_kept_and_never_shown() -> None:
     launch = prepared({"ROUTER_PROXY_API_KEY": "own-key-SECRET"})
 
@@ -455,6 +460,9 @@ def test_gunicorn_serves_logs_and_ends_as_hermes_wants(folder: Path, fmt: str) -
             {"HERMES_CONFIG": "bad.yaml"}, ["bad.yaml:2:", "base_urll", "bad.yaml:3:", "NO_SUCH_ENV"], id="a file"
         ),
         pytest.param({"WEB_CONCURRENCY": "3"}, ["Set WEB_CONCURRENCY=1"], id="too many workers"),
+        pytest.param({"WEB_CONCURRENCY": "0"}, ["WEB_CONCURRENCY must be"], id="no worker"),
+        pytest.param({"HERMES_BIND": "foo"}, ["HERMES_BIND must be"], id="an address without a port"),
+        pytest.param({"HERMES_GRACE_S": "inf"}, ["HERMES_GRACE_S must be"], id="an endless grace"),
         pytest.param({"LOG_FORMAT": "xml"}, ["LOG_FORMAT must be"], id="a log format"),
         pytest.param({"HERMES_CONFIG": "none.yaml"}, ["none.yaml", "does not exist"], id="a missing file"),
     ],
@@ -462,7 +470,7 @@ def test_gunicorn_serves_logs_and_ends_as_hermes_wants(folder: Path, fmt: str) -
 def test_gunicorn_refuses_to_start_with_sentences(folder: Path, environ: dict[str, str], said: list[str]) -> None:
     (folder / "bad.yaml").write_text(BAD)
 
-    process = gunicorn(folder, HERMES_BIND=f"127.0.0.1:{free_port()}", **environ)
+    process = gunicorn(folder, **{"HERMES_BIND": f"127.0.0.1:{free_port()}", **environ})
     _, log = process.communicate(timeout=30)
 
     assert process.returncode == 3

@@ -26,6 +26,7 @@ NAMES = {
     "hermes_tokens_total",
     "hermes_cost_usd_total",
     "hermes_spool_depth",
+    "hermes_spool_lost_total",
     "hermes_ledger_gap",
     "hermes_usage_rows_total",
     "hermes_build_info",
@@ -113,13 +114,31 @@ def test_a_finished_request_gives_times_tokens_and_cost(metrics: Metrics) -> Non
     assert found["hermes_cost_usd_total small"] == pytest.approx(0.0000125)
 
 
-def test_a_refused_request_is_a_row_and_nothing_else(metrics: Metrics) -> None:
+def test_a_request_that_was_refused_before_a_tier_was_chosen_is_a_request_and_a_row(metrics: Metrics) -> None:
     before = series(metrics)
 
     metrics.answered(record(status="refused"))
 
     changed = {name for name, value in series(metrics).items() if before[name] != value}
-    assert changed == {"hermes_usage_rows_total refused"}
+    assert changed == {"hermes_router_requests_total none", "hermes_usage_rows_total refused"}
+
+
+def test_a_request_is_counted_once_however_it_ends(metrics: Metrics) -> None:
+    metrics.request("simple", stream=True)
+    metrics.answered(record(status="ok", tier="simple", stream=True))
+    metrics.answered(record(status="refused", stream=True))
+
+    found = series(metrics)
+    assert found["hermes_router_requests_total simple"] == 1
+    assert found["hermes_router_requests_total none"] == 1
+    assert found["hermes_router_stream_requests_total"] == 2
+
+
+def test_lost_rows_are_counted(metrics: Metrics) -> None:
+    metrics.spool_lost(3)
+    metrics.spool_lost(1)
+
+    assert series(metrics)["hermes_spool_lost_total"] == 4
 
 
 def test_strangers_cannot_make_series(metrics: Metrics) -> None:

@@ -17,7 +17,8 @@ import gevent
 import orjson
 import pytest
 
-from hermes.accounting.spool import Drain, Spool
+from hermes.accounting.drain import Drain
+from hermes.accounting.spool import Spool
 from hermes.accounting.spoolfile import MAX_LINE_BYTES, SLICE_ROWS, Batch, lock_if_dead
 from hermes.settings import ROOT
 from hermes.types import UsageRecord
@@ -223,7 +224,7 @@ def test_memory_holds_ten_thousand_rows_and_counts_what_it_had_to_drop(spool: Sp
 
 
 def test_memory_is_bounded_in_bytes_too(tmp_path: Path, disk: Disk) -> None:
-    spool = Spool(tmp_path, write=disk.write, ring_bytes=1000)
+    spool = Spool(tmp_path, write=disk.write, held_bytes=1000)
     disk.is_full = True
 
     for number in range(10):
