@@ -272,8 +272,7 @@ def build(settings: Settings) -> Hermes:
     database = Database.open(settings.database_url)
     usage = UsageRepository(database)
     hints = HintRepository(database)
-    spool = Spool(settings.spool_path(), on_lost=metrics.spool_lost)
-    spool.check()
+    spool = _checked(Spool(settings.spool_path(), on_lost=metrics.spool_lost))
     drain = Drain(spool, usage.insert)
     prices = PriceBook()
 
@@ -390,6 +389,12 @@ def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Reda
         return Exchange(record, write=write, prices=prices, began=call.began)
 
     return begin
+
+
+def _checked(spool: Spool) -> Spool:
+    """The spool, if rows can be kept there."""
+    spool.check()
+    return spool
 
 
 def _teacher_call(asker: Asker) -> Callable[[TeacherPolicy, str], str]:

@@ -1,0 +1,111 @@
+"""Moves the spool into the database: the rows of its files, and those that no disk takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import gevent
+from gevent.lock import BoundedSemaphore
+
+from hermes.accounting.outage import Outage
+from hermes.accounting.spool import Spool
+from hermes.accounting.spoolfile import Batch, Record, line_of
+
+
+class Inserted(Protocol):
+    """What became of rows that were given to the database."""
+
+    @property
+    def rejected(self) -> Sequence[tuple[Record, str]]:
+        """The rows that can never be stored, each with the reason."""
+
+
+class Drain:
+    """Moves the spool into the database; called by a loop, and by readers who must see their own rows.
+
+    `insert` stores all rows it can, passes over those that are there already, commits, and tells which can never be
+    stored; it raises when the database does not work.
+    """
+
+    def __init__(self, spool: Spool, insert: Callable[[Sequence[Record]], Inserted]) -> None:
+        self.last_error: str | None = None
+        """Why the last attempt failed; None when it did not."""
+        self.moved = 0
+        """Rows moved since the start."""
+        self.rejected = 0
+        """Rows that the database can never store, moved to `unreadable.jsonl`."""
+        self._spool = spool
+        self._insert = insert
+        self._one_at_a_time = BoundedSemaphore(1)
+        self._outage = Outage(
+            "Usage rows wait, since they cannot be moved to the database", "Usage rows are moved to the database again"
+        )
+        self._queued: gevent.Greenlet | None = None
+        """A run that waits for its turn. All who flush meanwhile wait for it together, so that a database that hangs
+        collects no queue."""
+
+    def run_once(self) -> int:
+        """Moves what was appended before this call and what dead processes left; the number of rows moved.
+
+        Raises nothing: when the database or the disk does not work, the rows stay where they are, `last_error` says
+        why, and the caller's loop decides when to try again.
+        """
+        with self._one_at_a_time:
+            self._queued = None
+            before = self.moved
+            try:
+                self._spool.tend()
+                self._move_held()
+                # Twice: what a failed attempt has left, then what was appended since.
+                if self._move(self._spool.take()):
+                    self._move(self._spool.take())
+                self.last_error = None
+                self._outage.worked()
+            except Exception as error:  # noqa: BLE001  (an edge: the loop must go on whatever the database does)
+                self.last_error = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                self._outage.failed(self.last_error)
+            return self.moved - before
+
+    def flush(self, timeout_s: float) -> bool:
+        """Waits until every row appended before this call is in the database; whether it is.
+
+        The work is not stopped when the time is over, only the waiting.
+        """
+        if self._queued is None:
+            self._queued = gevent.spawn(self.run_once)
+        run = self._queued
+        run.join(timeout_s)
+        return bool(run.ready()) and self.last_error is None
+
+    def _move_held(self) -> None:
+        """Moves what no disk takes. Before the files: what is wrong with one of them must not keep these rows back."""
+        left = self._spool.held_in_memory
+        while left > 0 and self._spool.held_in_memory:
+            with self._spool.lend() as rows:
+                rejected = self._insert(rows).rejected
+            left -= len(rows)
+            self.moved += len(rows) - len(rejected)
+            for row, reason in rejected:
+                try:
+                    self._spool.set_aside(_aside(row, reason))
+                    self.rejected += 1
+                except OSError:
+                    self._spool.append(row)  # held again, until the disk takes it
+
+    def _move(self, batches: Sequence[Batch]) -> int:
+        for batch in batches:
+            for rows in batch.slices():
+                rejected = self._insert(rows).rejected
+                for row, reason in rejected:
+                    batch.set_aside(_aside(row, reason))
+                self.moved += len(rows) - len(rejected)
+                self.rejected += len(rejected)
+            with suppress(OSError):  # its rows are stored; the disk will let it go some time
+                batch.done()
+        return len(batches)
+
+
+def _aside(row: Record, reason: str) -> bytes:
+    return line_of({"rejected": reason, "row": row})

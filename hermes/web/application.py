@@ -1,0 +1,57 @@
+"""The WSGI application: the layers that a request passes, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flask import Flask
+
+from hermes.bootstrap import Hermes
+from hermes.errors import ClientGone, InvalidRequest
+from hermes.settings import ROOT
+from hermes.web import admin_api, answers, contract_api, directory_api, errors, health, openai_api
+from hermes.web.completions import HotRoutes
+from hermes.web.cors import Cors, Environ, WsgiApp
+from hermes.web.http import begin
+
+
+def create_app(hermes: Hermes) -> Flask:
+    """The WSGI application around a built Hermes."""
+    app = Flask("hermes", root_path=str(ROOT), static_folder="static", template_folder="templates")
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False  # no redirect of paths that try something
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    errors.install(app)
+    for module in (openai_api, contract_api, admin_api, directory_api, health):
+        app.register_blueprint(module.blueprint(hermes))
+    origins = [origin.strip() for origin in hermes.settings.cors_origins.split(",") if origin.strip()]
+    # In the order in which a request passes them: entrance, CORS, hot routes, Flask.
+    app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]
+    return app
+
+
+class Entrance:
+    """What holds for every request: it names its host, and `/api/v1/…` answers like `/v1/…`, as deployed clients have
+    either.
+    """
+
+    def __init__(self, app: WsgiApp) -> None:
+        self._app = app
+
+    def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
+        if "HTTP_HOST" not in environ and environ["SERVER_PROTOCOL"] == "HTTP/1.1":  # RFC 9112, section 3.2
+            return _refuse(environ, start_response)
+        if environ["PATH_INFO"].startswith("/api/v1/"):
+            environ["PATH_INFO"] = environ["PATH_INFO"][4:]
+        try:
+            return self._app(environ, start_response)
+        except ClientGone:  # while Flask's routes read a body
+            start_response(answers.status_line(answers.CLIENT_CLOSED_REQUEST), [("Content-Length", "0")])
+            return []
+
+
+def _refuse(environ: Environ, start_response: Any) -> list[bytes]:
+    status, headers, body = answers.parts(InvalidRequest("The request has no Host header."), begin(environ))
+    start_response(answers.status_line(status), [*headers, ("Content-Length", str(len(body[0])))])
+    return body

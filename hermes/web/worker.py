@@ -1,0 +1,187 @@
+"""gunicorn's worker and its logger, as Hermes wants them.
+
+The worker ends without waiting for silent clients, and answers what gunicorn refuses by itself (a head that is no HTTP,
+that is too long, that contradicts itself) in the shape of all other errors. gunicorn's master imports this module, so
+that it loads nothing of the application.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+import gevent
+from gunicorn.glogging import Logger
+from gunicorn.http import errors as http
+from gunicorn.workers.ggevent import GeventWorker
+
+from hermes.errors import HermesError, InvalidRequest
+from hermes.native import make_logging_native
+from hermes.observe import logs
+from hermes.observe.logs import request_id_var
+from hermes.observe.redact import Redactor
+from hermes.web.answers import parts, status_line, unexpected
+from hermes.web.http import new_request_id
+
+log = logging.getLogger("hermes-router.web")
+
+LAST_WAIT_S: Final = 1.0
+"""How long, at the end, a connection may be silent that has just been opened or has just had an answer; and how long is
+listened to a caller whose request was refused."""
+
+LISTENS_BYTES: Final = 65536
+LISTENS_TIMES: Final = 16
+
+OURS: Final = (http.InvalidResponseHeader, http.InvalidResponseHeaderName, http.ConfigurationProblem)
+"""What gunicorn has among the faults of requests, and is none."""
+
+REFUSALS: Final = (
+    (http.LimitRequestLine, 414, "The request line is too long."),
+    (http.LimitRequestHeaders, 431, "The request's headers are too many or too long."),
+    (http.ExpectationFailed, 417, "Only `Expect: 100-continue` is understood."),
+    (http.UnsupportedTransferCoding, 501, "This transfer coding is not known; send the body with Content-Length."),
+    (http.ForbiddenProxyRequest, 403, "A proxy at this address may not speak for others."),
+    (http.InvalidHTTPVersion, 400, "This version of HTTP is not spoken; HTTP/1.1 is."),
+    (http.InvalidRequestMethod, 400, "The request's method is none of HTTP's."),
+    (http.InvalidRequestLine, 400, "The request line is not HTTP."),
+    (http.ObsoleteFolding, 400, "A header goes on over several lines."),
+    (http.InvalidHeaderName, 400, "A header's name is not HTTP."),
+    (http.InvalidHeader, 400, "A header is not HTTP, or contradicts another one."),
+    (http.ParseException, 400, "The request is not HTTP."),
+    (ssl.SSLError, 400, "The connection does not speak TLS as it should."),
+)
+"""The first that fits: gunicorn's fault, the status, what the caller is told."""
+
+
+class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn's gevent worker, with native logging locks, an end of its own, and errors in Hermes's shape."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting: dict[Any, gevent.Timeout] = {}
+        """By greenlet: the timer that ends its wait for a next request."""
+
+        self._known: set[Any] = set()
+        """Greenlets whose connection has had a request."""
+
+    def patch(self) -> None:
+        """gevent's patches, then logging's locks, which native threads must not share as gevent has patched them."""
+        super().patch()
+        make_logging_native()
+
+    def timeout_ctx(self) -> Wait:
+        """What bounds the wait for a connection's next request."""
+        timer = super().timeout_ctx() if self.alive else gevent.Timeout(LAST_WAIT_S, False)
+        return Wait(self._waiting, self._known, timer)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM: open requests go on for `graceful_timeout`, connections that only wait are closed at once.
+
+        gunicorn would wait for them too, until their keep-alive is over. A connection that has had no request yet gets
+        a moment: its request may be on its way.
+        """
+        super().handle_exit(sig, frame)
+        gevent.spawn(self._end_waits)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
+        """Answers a request that gunicorn refuses by itself, or on which the application has failed altogether."""
+        if not isinstance(exc, Exception):  # the process ends, or the caller has left: nobody to answer
+            return
+        request_id = new_request_id()
+        request_id_var.set(request_id)
+        error = refusal(exc)
+        if error is None:
+            error = unexpected(exc, f"{getattr(req, 'method', '?')} {getattr(req, 'uri', '?')}")
+        else:
+            log.warning("Refused what came from %s: %s", addr[0] if addr else "a socket", exc)
+        with suppress(OSError), gevent.Timeout(LAST_WAIT_S, False):
+            client.sendall(answer(error, request_id))
+            client.shutdown(socket.SHUT_WR)
+            for _ in range(LISTENS_TIMES):  # closed before all was read, the system would take the answer back
+                if not client.recv(LISTENS_BYTES):
+                    break
+
+    def _end_waits(self) -> None:
+        call_app(self, "drain")
+        self._end(greenlet for greenlet in self._waiting if greenlet in self._known)
+        gevent.sleep(LAST_WAIT_S)
+        self._end(self._waiting)
+
+    def _end(self, greenlets: Iterable[Any]) -> None:
+        for greenlet in list(greenlets):
+            gevent.get_hub().loop.run_callback(self._end_one, greenlet)
+
+    def _end_one(self, greenlet: Any) -> None:
+        timer = self._waiting.get(greenlet)
+        if timer is not None:  # else its request has come meanwhile, and must not be hit
+            greenlet.throw(timer)
+
+
+class Wait:
+    """The wait for a request on one connection, which its timer or the worker's end cuts short without an error."""
+
+    def __init__(self, waiting: dict[Any, gevent.Timeout], known: set[Any], timer: gevent.Timeout) -> None:
+        self._waiting = waiting
+        self._known = known
+        self._timer = timer
+        self._greenlet = gevent.getcurrent()
+
+    def __enter__(self) -> Any:
+        self._waiting[self._greenlet] = self._timer
+        return self._timer.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        del self._waiting[self._greenlet]
+        if self._greenlet not in self._known:
+            self._known.add(self._greenlet)
+            self._greenlet.rawlink(self._known.discard)
+        return self._timer.__exit__(kind, error, trace)
+
+
+def refusal(fault: Exception) -> HermesError | None:
+    """What the caller is told of a request that is not as HTTP wants it; None where the fault is not the caller's."""
+    if isinstance(fault, OURS):
+        return None
+    for kind, status, message in REFUSALS:
+        if isinstance(fault, kind):
+            error = InvalidRequest(message)
+            error.status = status
+            return error
+    return None
+
+
+def answer(error: HermesError, request_id: str) -> bytes:
+    """The whole answer as bytes; the connection ends with it, as where a next request would begin is unknown."""
+    status, headers, body = parts(error, request_id)
+    content = b"".join(body)
+    headers = [*headers, ("Content-Length", str(len(content))), ("Connection", "close")]
+    lines = [f"HTTP/1.1 {status_line(status)}", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
+
+
+def logger_of(level: str, fmt: str, secrets: Iterable[str]) -> type[Any]:
+    """gunicorn's logger without handlers of its own: its lines look like Hermes's, on the same stream."""
+    redactor = Redactor(secrets)
+
+    class HermesLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
+        def setup(self, cfg: Any) -> None:
+            super().setup(cfg)
+            logs.configure(level, fmt, redactor)
+
+    return HermesLogger
+
+
+def call_app(worker: Any, name: str) -> None:
+    """Calls a function of the application's module, if it is loaded and has one of that name."""
+    module = sys.modules.get(worker.app.app_uri.partition(":")[0])
+    function = getattr(module, name, None)
+    if callable(function):
+        function()

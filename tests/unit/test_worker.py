@@ -1,0 +1,88 @@
+"""What gunicorn refuses by itself is answered in the shape of all other errors."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from types import SimpleNamespace
+
+import pytest
+from gunicorn.http import errors as http
+
+from hermes.errors import ClientGone
+from hermes.web.worker import HermesWorker, refusal
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        pytest.param(http.LimitRequestLine(9000, 4094), 414, id="a long request line"),
+        pytest.param(http.LimitRequestHeaders("limit request headers fields"), 431, id="many headers"),
+        pytest.param(http.ExpectationFailed("tea"), 417, id="an expectation"),
+        pytest.param(http.UnsupportedTransferCoding("gzip"), 501, id="a transfer coding"),
+        pytest.param(http.ForbiddenProxyRequest("10.0.0.1"), 403, id="a proxy"),
+        pytest.param(http.InvalidHTTPVersion("HTTP/9.9"), 400, id="a version"),
+        pytest.param(http.InvalidRequestLine("GE"), 400, id="a request line"),
+        pytest.param(http.InvalidHeader("CONTENT-LENGTH"), 400, id="a header"),
+        pytest.param(http.InvalidHeaderName("a b"), 400, id="a header's name"),
+        pytest.param(http.InvalidSchemeHeaders(), 400, id="whatever else is no HTTP"),
+        pytest.param(ssl.SSLError(1, "no TLS"), 400, id="no TLS"),
+    ],
+)
+def test_a_fault_of_the_callers_has_its_status(fault: Exception, status: int) -> None:
+    error = refusal(fault)
+
+    assert error is not None
+    assert (error.status, error.body()["type"]) == (status, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(http.InvalidResponseHeader("x"), id="a header of the answer"),
+        pytest.param(http.ConfigurationProblem("x"), id="the configuration"),
+        pytest.param(KeyError("x"), id="the application"),
+    ],
+)
+def test_a_fault_of_ours_is_none_of_the_callers(fault: Exception) -> None:
+    assert refusal(fault) is None
+
+
+def answered(fault: BaseException) -> bytes:
+    """What a caller gets when the worker meets this fault."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"the rest of what was refused")
+        theirs.shutdown(socket.SHUT_WR)
+        HermesWorker.handle_error(SimpleNamespace(), None, ours, ("10.0.0.1", 1), fault)
+        theirs.settimeout(0.1)
+        try:
+            return theirs.recv(65536)
+        except TimeoutError:
+            return b""
+
+
+def test_a_refusal_has_an_id_and_ends_the_connection() -> None:
+    head, _, body = answered(http.LimitRequestHeaders("many")).partition(b"\r\n\r\n")
+
+    first, *lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ") for line in lines)
+    error = json.loads(body)["error"]
+    assert first == "HTTP/1.1 431 Request Header Fields Too Large"
+    assert (headers["Connection"], headers["Content-Type"]) == ("close", "application/json")
+    assert int(headers["Content-Length"]) == len(body)
+    assert headers["X-Request-Id"].startswith("req_")
+    assert headers["X-Request-Id"] in error["message"]
+
+
+def test_a_fault_of_ours_tells_nothing_of_itself(caplog: pytest.LogCaptureFixture) -> None:
+    got = answered(KeyError("inner matter"))
+
+    assert got.startswith(b"HTTP/1.1 500 ")
+    assert b"inner matter" not in got
+    assert "inner matter" in caplog.text
+
+
+def test_a_caller_who_has_left_is_not_answered() -> None:
+    assert answered(ClientGone()) == b""
