@@ -5,7 +5,7 @@ words, and pieces of words of 2 to 5 characters. Its surface is a few dozen numb
 pasted beside a small instruction, how it opens, what it holds of code, of numbers with units, and of cue words.
 
 `words`, `word_pairs` and `pieces` give exactly the terms of scikit-learn's analyzers `word` (1, 2) and `char_wb` (2, 5)
-with `prepare` as their preprocessor; a test compares them. This module needs numpy, not scikit-learn.
+with `prepare` as their preprocessor; a test compares them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import log1p
 from typing import Final
-
-import numpy as np
 
 from hermes.routing.cues import HAN, Counts, cues
 
@@ -75,11 +73,9 @@ SURFACE: Final[tuple[str, ...]] = (
 )
 """The names of the surface's numbers, in their order."""
 
-_DIGITS, _UPPER, _NON_ASCII, _OTHER = range(4)
-_CLASSES = np.full(129, _OTHER, np.intp)
-_CLASSES[48:58] = _DIGITS
-_CLASSES[65:91] = _UPPER
-_CLASSES[128] = _NON_ASCII
+_ASCII_DIGIT = re.compile(r"[0-9]")
+_UPPER = re.compile(r"[A-Z]")
+_NON_ASCII = re.compile(r"[^\x00-\x7f]")
 _IS_HAN = re.compile(f"[{HAN}]+")
 
 
@@ -130,7 +126,7 @@ def pieces(word: str) -> list[str]:
 def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
     """The numbers of `SURFACE` for a clipped text, its prepared form and its words."""
     length = max(len(text), 1)
-    kinds = _characters(text)
+    non_ascii = 0 if text.isascii() else len(_NON_ASCII.findall(text))
     # A Chinese character says about as much as three letters.
     han = 0 if text.isascii() else sum(map(len, _IS_HAN.findall(text)))
     counts = cues().count(prepared, listed)
@@ -141,9 +137,9 @@ def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
         log1p(len(text) + 2 * han),
         log1p(len(listed) + han / 2),
         log1p(sum(map(len, listed)) / max(len(listed), 1)),
-        log1p(kinds[_DIGITS]),
-        kinds[_NON_ASCII] / length,
-        kinds[_UPPER] / length,
+        log1p(len(_ASCII_DIGIT.findall(text))),
+        non_ascii / length,
+        len(_UPPER.findall(text)) / length,
         log1p(text.count("?") + text.count("？") + text.count("؟")),
         float("```" in text),
         float(_CODE.search(text) is not None),
@@ -171,13 +167,6 @@ def _hints(counts: Counts, asks_a_fact: bool, pasted: float, length_words: float
         float(not is_easy and jargon == 0 and work == 0),
         float(opens_chat and work + jargon > 1),
     )
-
-
-def _characters(text: str) -> list[int]:
-    """How many digits, capitals, characters beyond ASCII and others there are."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    counted: list[int] = np.bincount(_CLASSES[np.minimum(codes, 128)], minlength=_OTHER + 1).tolist()
-    return counted
 
 
 def _number_of(found: Iterable[object]) -> int:

@@ -7,6 +7,7 @@ few look-ups a word and a sum over a few hundred numbers. scikit-learn fits it (
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,7 +35,10 @@ CACHED_CHARS = 24
 KEPT_POLICIES = 4
 """Requests in flight may still want the surrogate of the policies before this one."""
 
-Ids = NDArray[np.intp]
+NUMBER = np.dtype(np.intp).char
+"""A term's number, as bytes: joining the bytes of many words is quicker than joining arrays."""
+
+Numbers = NDArray[np.intp]
 
 
 class TfidfSurrogate:
@@ -45,7 +49,8 @@ class TfidfSurrogate:
         self._slope, self._offset = artifact.slope, artifact.offset
         self._words = {term: number for number, term in enumerate(artifact.vocabulary["words"])}
         self._pieces = {term: number for number, term in enumerate(artifact.vocabulary["pieces"], len(self._words))}
-        self._pieces_by_word: dict[str, Ids] = {}
+        self._pieces_by_word: dict[str, bytes] = {}
+        self._first_piece = len(self._words)
         weights = artifact.weights
         self._idf = np.concatenate([weights["words_idf"], weights["pieces_idf"]])
         self._weighted = self._idf * np.concatenate([weights["words_weight"], weights["pieces_weight"]])
@@ -80,39 +85,52 @@ class TfidfSurrogate:
         text = clip(text)
         prepared = prepare(text)
         listed = words(prepared)
-        terms = [self._words_of(listed), *map(self._pieces_of, prepared.split())]
+        numbers = bytearray().join([self._words_of(listed), *map(self._pieces_of, prepared.split())])
         on_surface: float = sum(map(mul, surface(text, prepared, listed), self._surface))
-        return self._bias + self._weigh(np.concatenate(terms)) + on_surface
+        return self._bias + self._weigh(np.frombuffer(numbers, np.intp)) + on_surface
 
-    def _words_of(self, listed: list[str]) -> Ids:
+    def _words_of(self, listed: list[str]) -> bytes:
         """The numbers of a text's words and pairs of words."""
         known = self._words
-        return np.array([known[term] for term in chain(listed, word_pairs(listed)) if term in known], np.intp)
+        pairs = word_pairs(listed)
+        return array(NUMBER, [known[term] for term in chain(listed, pairs) if term in known]).tobytes()
 
-    def _pieces_of(self, word: str) -> Ids:
+    def _pieces_of(self, word: str) -> bytes:
         """The numbers of a word's pieces; those of common words are kept."""
         kept = self._pieces_by_word.get(word)
         if kept is None:
             known = self._pieces
-            kept = np.array([known[piece] for piece in pieces(word) if piece in known], np.intp)
+            kept = array(NUMBER, [known[piece] for piece in pieces(word) if piece in known]).tobytes()
             if len(word) <= CACHED_CHARS and len(self._pieces_by_word) < CACHED_WORDS:
                 self._pieces_by_word[word] = kept
         return kept
 
-    def _weigh(self, terms: Ids) -> float:
+    def _weigh(self, terms: Numbers) -> float:
         """The weighted sum of a text's terms: words and pieces are two tf-idf vectors, each made of length 1.
 
         A term that comes n times counts 1 + log n.
         """
-        found, times = np.unique(terms, return_counts=True)
+        if not len(terms):
+            return 0.0
+        terms.sort()
+        # What numpy.unique does, without its checks, which take longer than the work.
+        is_first = np.empty(len(terms), np.bool_)
+        is_first[0] = True
+        np.not_equal(terms[1:], terms[:-1], out=is_first[1:])
+        starts = is_first.nonzero()[0]
+        found = terms[starts]
+        times = np.empty(len(starts), np.intp)
+        np.subtract(starts[1:], starts[:-1], out=times[:-1])
+        times[-1] = len(terms) - starts[-1]
         frequency = 1 + np.log(times)
         vector, weighted = frequency * self._idf[found], frequency * self._weighted[found]
-        first_piece = int(found.searchsorted(len(self._words)))
-        return sum(
-            float(weighted[kind].sum()) / sqrt(vector[kind] @ vector[kind])
-            for kind in (slice(0, first_piece), slice(first_piece, len(found)))
-            if kind.start < kind.stop
-        )
+        first_piece = int(found.searchsorted(self._first_piece))
+        total = 0.0
+        for kind in (slice(0, first_piece), slice(first_piece, len(found))):
+            if kind.start < kind.stop:
+                part = vector[kind]
+                total += float(np.add.reduce(weighted[kind])) / sqrt(float(part.dot(part)))
+        return total
 
 
 @dataclass(frozen=True, slots=True)
