@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 
 from lab import native
 from lab.client import LOST, Caller, admin_get
-from lab.process import pinned
+from lab.process import clean_up_when_told_to_end, pinned
 from lab.servers import HermesServer, hermes_config, start_stub
 
 CALLERS = 16
@@ -88,6 +88,7 @@ class Callers:
 def main() -> int:
     """The exit status: 1 where a row was lost or doubled."""
     options = _options()
+    clean_up_when_told_to_end()
     native.build()
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, pinned(native.TOOLS_CPU):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from lab import native, report
 from lab.figures import FULL, QUICK, Bodies, Size, measure
-from lab.process import busy_share, pinned
+from lab.process import busy_share, clean_up_when_told_to_end, pinned
 from lab.servers import SUBJECTS, nginx, start_stub
 
 
@@ -35,6 +35,7 @@ def main() -> int:
     if "nginx" in subjects and nginx() is None:
         print("nginx not found: it is left out (on Debian: apt-get install nginx-light)", flush=True)
         subjects.remove("nginx")
+    clean_up_when_told_to_end()
     native.build()
     with pinned(native.TOOLS_CPU), tempfile.TemporaryDirectory(prefix="bench-") as folder:
         rounds, busy = run(subjects, size, Path(folder))
@@ -49,8 +50,8 @@ def main() -> int:
 
 def run(subjects: list[str], size: Size, folder: Path) -> tuple[list[report.Round], float]:
     """All rounds, and the largest share of the machine that others took before one; a line of progress a subject."""
-    stub = start_stub(folder)
     bodies = Bodies(folder)
+    stub = start_stub(folder)
     rounds: list[report.Round] = []
     busy = 0.0
     try:

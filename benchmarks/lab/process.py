@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,11 @@ def pinned(cpu: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def clean_up_when_told_to_end() -> None:
+    """SIGTERM ends this program as Ctrl-C does: the servers, which have sessions of their own, are stopped first."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def busy_share(seconds: float = 1.0) -> float:
@@ -74,14 +80,14 @@ class Process:
             RuntimeError: with what the program has printed.
         """
         until = time.monotonic() + START_LIMIT_S
-        while True:
-            with suppress(OSError):
-                if is_ready():
-                    return
-            if self._popen.poll() is not None or time.monotonic() > until:
-                self.kill()
-                raise RuntimeError(f"The server did not start:\n{self.printed()[-2000:]}")
-            time.sleep(0.02)
+        try:
+            while not _holds(is_ready):
+                if self._popen.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError(f"The server did not start:\n{self.printed()[-2000:]}")
+                time.sleep(0.02)
+        except BaseException:  # nobody else knows of it yet
+            self.kill()
+            raise
 
     def wait_until_listening(self, port: int) -> None:
         """Waits until somebody accepts connections; raises as `wait_until`."""
@@ -162,6 +168,13 @@ def _cpu_ticks() -> list[int]:
     """User, nice, system, idle, waiting, interrupts (two), stolen; guests are in the first two."""
     with open("/proc/stat", encoding="ascii") as stat:
         return [int(field) for field in stat.readline().split()[1:9]]
+
+
+def _holds(is_ready: Callable[[], bool]) -> bool:
+    try:
+        return is_ready()
+    except OSError:
+        return False
 
 
 def _accepts(port: int) -> bool:

@@ -203,8 +203,9 @@ def preview_of(text: str, store_prompts: str) -> str | None:
     """What may be kept of a prompt: nothing, its beginning, or all of it; NUL characters never."""
     if store_prompts == "none":
         return None
-    clean = text.replace("\0", "")
-    return clean if store_prompts == "full" else clean[:PREVIEW_CHARS]
+    if store_prompts == "full":
+        return text.replace("\0", "")
+    return text[: 2 * PREVIEW_CHARS].replace("\0", "")[:PREVIEW_CHARS]  # without a walk through megabytes
 
 
 def _told(error: UpstreamFailed) -> str:

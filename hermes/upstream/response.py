@@ -103,7 +103,9 @@ class Response:
         try:
             with self._limited(sock, None), self._lifeline:
                 if len(head) + sum(map(len, body)) <= JOIN_BELOW_BYTES:
-                    sock.sendall(b"".join((head, *body)))
+                    whole = b"".join((head, *body))
+                    if (sent := sock.send(whole)) < len(whole):  # gevent's sendall asks the system twice
+                        sock.sendall(whole[sent:])
                 else:
                     sock.sendall(head)
                     for piece in body:

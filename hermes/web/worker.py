@@ -17,6 +17,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final
 
 import gevent
+import gevent.socket
 from gunicorn.glogging import Logger
 from gunicorn.http import errors as http
 from gunicorn.workers.ggevent import GeventWorker
@@ -59,6 +60,18 @@ REFUSALS: Final = (
 """The first that fits: gunicorn's fault, the status, what the caller is told."""
 
 
+class ClientSocket(gevent.socket.socket):  # type: ignore[misc]  # gevent has no types
+    """A caller's connection. What fits into the system's buffer goes with one call; gevent's own makes two."""
+
+    __slots__ = ()
+
+    def sendall(self, data: bytes | memoryview, flags: int = 0) -> None:
+        """Sends all of it; see `socket.socket.sendall`."""
+        sent = self.send(data, flags)
+        if sent < len(data):
+            super().sendall(memoryview(data)[sent:], flags)
+
+
 class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's gevent worker, with native logging locks, an end of its own, and errors in Hermes's shape."""
 
@@ -74,6 +87,12 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         """gevent's patches, then logging's locks, which native threads must not share as gevent has patched them."""
         super().patch()
         make_logging_native()
+
+    def handle(self, listener: Any, client: Any, addr: Any) -> None:
+        """Serves a connection."""
+        if type(client) is gevent.socket.socket:
+            client.__class__ = ClientSocket
+        super().handle(listener, client, addr)
 
     def timeout_ctx(self) -> Wait:
         """What bounds the wait for a connection's next request."""
