@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import ceil
 from types import TracebackType
 from typing import Any, Literal
 
@@ -54,7 +55,7 @@ class Circuit:
             "state": self.state,
             "failures": self.failures,
             "opened_at": opened.isoformat(timespec="milliseconds").replace("+00:00", "Z") if opened else None,
-            "retry_in_sec": round(self.retry_in_s, 1),
+            "retry_in_sec": ceil(self.retry_in_s * 10) / 10,  # 0.0 only where it is ready
         }
 
 

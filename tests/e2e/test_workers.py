@@ -205,11 +205,14 @@ def test_a_breaker_that_one_opens_is_open_for_the_other(two: Pair) -> None:
 
 def test_exactly_one_of_all_probes(two: Pair) -> None:
     circuits = {"failure_threshold": 3, "recovery_timeout_sec": 0.3, "window_sec": 60}
-    assert two.gateway.reload(two.config(circuit_breaker=circuits)).status == 200
+    patient = [two.world.endpoint(provider, timeout_seconds=10) for provider in (two.world.primary, two.world.fallback)]
+    assert two.gateway.reload(two.config(simple=patient, circuit_breaker=circuits)).status == 200
+    time.sleep(REACHES_ALL_S)
     two.world.primary.script(error(500))
     for _ in range(3):
         two.gateway.chat()
-    two.world.primary.script(replies.answer(200, completion("well"), after_s=0.3))
+    # The probe is under way until all others have asked.
+    two.world.primary.script(replies.answer(200, completion("well"), after_s=2.0))
     eventually(lambda: two.gateway.circuits()["primary-model"]["retry_in_sec"], lambda left: not left)
 
     answers = together(20, two.gateway.chat)

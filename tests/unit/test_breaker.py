@@ -60,6 +60,14 @@ def test_it_opens_at_the_threshold_and_says_when_it_may_be_tried_again(bench: Be
     assert bench.changes == [("closed", "open", 3)]
 
 
+def test_what_is_shown_as_ready_is_ready(bench: Bench) -> None:
+    bench.fail(3)
+    bench.now += 29.97  # to the nearest tenth, nothing would be left
+
+    assert bench.breakers.circuit(ENDPOINT, POLICY).shown()["retry_in_sec"] == 0.1
+    assert bench.is_shut
+
+
 def test_a_success_between_failures_begins_the_count_anew(bench: Bench) -> None:
     bench.fail(2)
     bench.permit().succeeded()
