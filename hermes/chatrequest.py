@@ -6,21 +6,21 @@ fields that do not exist yet included.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from hermes import rawjson
+from hermes import largejson, rawjson
 from hermes.errors import InvalidRequest
+from hermes.jsonmap import LARGE_BYTES, Member, Unreadable
 
-MAX_BRACKETS = 1_000_000
-"""More arrays and objects than any prompt has; 48 MB of `[]` would hold the event loop for eight seconds."""
+MAX_MESSAGES = 20_000
+MAX_PARTS = 20_000
+"""Of all messages together. Both are more than any conversation has, and few enough to be looked at one by one."""
 
-SLOW_PARSER_BYTES = 4 * 1024 * 1024
-"""Up to here a body that the strict parser refuses gets a second try with the tolerant one."""
+SMALLEST_PART = len("0,")
 
 CAPABILITY_OF_PART = {
     "image_url": "vision",
@@ -47,20 +47,25 @@ class ChatRequest:
     route: str = "/chat/completions"
     """What is added to a provider's base URL."""
 
+    members: Sequence[Member] | None = None
+    """Where the fields stand in the bytes, where that was found on the way."""
+
     @classmethod
     def parse(cls, raw: bytes) -> ChatRequest:
         """Reads the request's bytes.
 
         Raises:
-            InvalidRequest: it is no JSON object with a list of messages.
+            InvalidRequest: it is no JSON object with a list of messages, or has more of something than any request.
         """
-        body = parse_object(raw)
+        body, members = _read(raw)
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise InvalidRequest("messages must be a list of at least one message.", param="messages")
         for index, message in enumerate(messages):
             if not isinstance(message, dict):
                 raise InvalidRequest(f"messages[{index}] must be an object.", param=f"messages[{index}]")
+        if len(raw) > MAX_PARTS * SMALLEST_PART:
+            _check_numbers(messages)
         stream = body.get("stream")
         if stream is not None and not isinstance(stream, bool):
             raise InvalidRequest("stream must be true or false.", param="stream")
@@ -69,7 +74,7 @@ class ChatRequest:
             raise InvalidRequest("model must be a string.", param="model")
         options = body.get("stream_options")
         wants_usage = isinstance(options, dict) and options.get("include_usage") is True
-        return cls(raw, body, messages, model or "", stream is True, wants_usage)
+        return cls(raw, body, messages, model or "", stream is True, wants_usage, members=members)
 
     def outgoing(self, model: str, *, ask_usage: bool) -> list[bytes]:
         """The body for a provider: the caller's bytes with the model set and, for a stream, usage asked for.
@@ -78,14 +83,14 @@ class ChatRequest:
             ask_usage: False for an endpoint that refuses `stream_options`: then it is left out altogether.
         """
         changes = {"model": orjson.dumps(model)}
-        raw = self.raw
+        if "stream_options" in self.body and not ask_usage:
+            return rawjson.replaced(self.raw, changes, without=["stream_options"], known=self.members)
+        added: dict[str, bytes] = {}
         if self.stream and ask_usage and not self.wants_usage:
             options = self.body.get("stream_options")
             asked = {**options, "include_usage": True} if isinstance(options, dict) else {"include_usage": True}
-            changes["stream_options"] = orjson.dumps(asked)
-        elif not ask_usage and "stream_options" in self.body:
-            raw = rawjson.without(raw, "stream_options")
-        return rawjson.replaced(raw, changes)
+            (changes if "stream_options" in self.body else added)["stream_options"] = orjson.dumps(asked)
+        return rawjson.replaced(self.raw, changes, added=added, known=self.members)
 
     def choices(self) -> int:
         """How many choices are asked for."""
@@ -99,12 +104,8 @@ class ChatRequest:
 
     def needs(self) -> frozenset[str]:
         """The capabilities that an endpoint must have to serve this."""
-        needed = {
-            capability
-            for message in self.messages
-            for part in _parts(message)
-            if (capability := CAPABILITY_OF_PART.get(str(part.get("type")))) is not None
-        }
+        kinds = [part.get("type") for message in self.messages for part in _parts(message)]
+        needed = {CAPABILITY_OF_PART[kind] for kind in kinds if isinstance(kind, str) and kind in CAPABILITY_OF_PART}
         if self.body.get("tools") or self.body.get("functions"):
             needed.add("tools")
         response_format = self.body.get("response_format")
@@ -119,27 +120,33 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     Raises:
         InvalidRequest: they are none, or one of a size or depth that no request has.
     """
-    if raw.count(b"[") + raw.count(b"{") > MAX_BRACKETS:
-        raise InvalidRequest(f"The body has more than {MAX_BRACKETS:,} arrays and objects.", param=None)
+    return _read(raw)[0]
+
+
+def _read(raw: bytes) -> tuple[dict[str, Any], Sequence[Member] | None]:
+    """The object, and where its members stand if that is known."""
+    if len(raw) > LARGE_BYTES:
+        try:
+            return largejson.read(raw)
+        except Unreadable as error:
+            raise InvalidRequest(str(error), param=None) from None
     try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        body = _tolerant(raw, str(error))
+        body = largejson.parsed(raw)
+    except ValueError as error:
+        reason = f"is not valid JSON: {error}" if raw.strip() else "is empty; send a JSON object"
+        raise InvalidRequest(f"The body {reason}.", param=None) from None
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object.", param=None)
-    return body
+    return body, None
 
 
-def _tolerant(raw: bytes, reason: str) -> Any:
-    """The standard library's reading: providers accept lone surrogates and NaN, the strict parser does not."""
-    if not raw.strip():
-        raise InvalidRequest("The body is empty; send a JSON object.", param=None)
-    try:
-        if len(raw) <= SLOW_PARSER_BYTES:
-            return json.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError):
-        pass  # the strict parser's reason says more
-    raise InvalidRequest(f"The body is not valid JSON: {reason}.", param=None)
+def _check_numbers(messages: list[Any]) -> None:
+    """Refuses what would be looked at for too long, item by item."""
+    if len(messages) > MAX_MESSAGES:
+        raise InvalidRequest(f"There are more than {MAX_MESSAGES:,} messages.", param="messages")
+    contents = [message.get("content") for message in messages]
+    if sum(len(content) for content in contents if isinstance(content, list)) > MAX_PARTS:
+        raise InvalidRequest(f"The messages have more than {MAX_PARTS:,} parts.", param="messages")
 
 
 def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:

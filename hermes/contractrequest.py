@@ -72,7 +72,8 @@ def with_house_voice(request: ChatRequest, voice: str) -> ChatRequest:
     """The request with the operator's system text in front of its messages."""
     if not voice:
         return request
-    member = next(m for m in reversed(list(rawjson.members(request.raw))) if m.key == "messages")
+    members = rawjson.members(request.raw) if request.members is None else request.members
+    member = next(m for m in reversed(members) if m.key == "messages")
     start = request.raw.index(b"[", member.value_start) + 1
     message = orjson.dumps({"role": "system", "content": voice}) + b","
     return ChatRequest.parse(request.raw[:start] + message + request.raw[start:])
@@ -80,9 +81,6 @@ def with_house_voice(request: ChatRequest, voice: str) -> ChatRequest:
 
 def _as_chat(raw: bytes, body: Mapping[str, Any], *, is_legacy: bool, stream: bool) -> bytes:
     """The bytes of the chat request that the provider is to see, but for its model."""
-    for field in OWN_FIELDS:
-        if field in body:
-            raw = rawjson.without(raw, field)
     changes: dict[str, bytes] = {}
     response_format = body.get("response_format")
     if isinstance(response_format, str):
@@ -92,10 +90,11 @@ def _as_chat(raw: bytes, body: Mapping[str, Any], *, is_legacy: bool, stream: bo
         changes["response_format"] = orjson.dumps({"type": response_format})
     if stream:
         changes["stream"] = b"true"
+    own_fields = (*OWN_FIELDS, "prompt") if is_legacy else OWN_FIELDS
+    without = [field for field in own_fields if field in body]
     if is_legacy:
-        raw = rawjson.without(raw, "prompt")
         changes["messages"] = orjson.dumps([{"role": "user", "content": _prompt(body)}])
-    return b"".join(rawjson.replaced(raw, changes)) if changes else raw
+    return b"".join(rawjson.replaced(raw, changes, without=without)) if changes or without else raw
 
 
 def _prompt(body: Mapping[str, Any]) -> str:

@@ -7,131 +7,121 @@ must change are replaced; the rest is handed on as slices of the original.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
-TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
-ONE_MODEL = re.compile(rb'"model"[ \t\r\n]*+:[ \t\r\n]*+("[^"\\]*+")')
-SPACE = b" \t\r\n"
+from hermes.jsonmap import LARGE_BYTES, Member, survey
+from hermes.turns import Turn
+
+MODEL = b'"model"'
+MODEL_AND_VALUE = re.compile(rb'"model"[ \t\r\n]*+:[ \t\r\n]*+("[^"\\]*+")')
+BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([{}\[\]])', re.DOTALL)
 ESCAPED_LETTER = b"\\u006"
 """Each letter of `model` begins so when it is escaped: `"mod\\u0065l"` is the same key."""
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of the outermost object; the numbers are positions in the bytes."""
-
-    key: str
-    start: int
-    """Of the key's opening quote."""
-
-    value_start: int
-    value_end: int
+Edit = tuple[int, int, bytes]
+"""From, up to, and what comes in its place."""
 
 
-def members(raw: bytes) -> Iterator[Member]:
+def members(raw: bytes) -> list[Member]:
     """The members of the outermost object, in order.
 
     Args:
         raw: a JSON object that a parser has accepted; what it is not is not found out here.
-
-    >>> [(m.key, m.value_start, m.value_end) for m in members(b'{"a": [1, {"b": 2}] , "c":3}')]
-    [('a', 6, 19), ('c', 26, 27)]
     """
-    depth, start, value = 0, 0, 0
-    key: bytes | None = None
-    for token in TOKEN.finditer(raw):
-        mark = token.group()[:1]
-        if mark in b"{[":
-            depth += 1
-        elif depth == 1 and mark == b'"' and key is None:
-            key, start = token.group(), token.start()
-        elif depth == 1 and mark == b":":
-            value = token.end()
-        elif mark in b"}],":
-            if depth == 1 and key is not None:
-                yield Member(_spelled(key), start, *_trimmed(raw, value, token.start()))
-                key = None
-            depth -= mark != b","
+    if len(raw) <= LARGE_BYTES:
+        return survey(raw).members
+    with Turn() as turn:
+        return survey(raw, turn.pause).members
 
 
-def replaced(raw: bytes, changes: Mapping[str, bytes]) -> list[bytes]:
+def replaced(
+    raw: bytes,
+    changes: Mapping[str, bytes],
+    *,
+    added: Mapping[str, bytes] | None = None,
+    without: Collection[str] = (),
+    known: Sequence[Member] | None = None,
+) -> list[bytes]:
     """The object with these members set to these bytes of JSON, as pieces to be sent one after the other.
 
     Every occurrence of a key is changed, since of two equal keys readers take the last. A key that is not there is
     added in front.
 
+    Args:
+        added: members that are surely not there yet.
+        without: keys whose members are left out.
+        known: the object's members, where somebody has looked for them already.
+
     >>> b"".join(replaced(b'{"model": "a", "n":1.50}', {"model": b'"b"', "stream": b"true"}))
     b'{"stream":true,"model": "b", "n":1.50}'
-    """
-    only_model = _only_model(raw) if "model" in changes else None
-    if only_model is not None:
-        edits, missing = [(*only_model, changes["model"])], {k: v for k, v in changes.items() if k != "model"}
-        if any(b'"%b"' % key.encode() in raw for key in missing):
-            only_model = None
-    if only_model is None:
-        found = [member for member in members(raw) if member.key in changes]
-        edits = [(member.value_start, member.value_end, changes[member.key]) for member in found]
-        missing = {key: value for key, value in changes.items() if key not in {member.key for member in found}}
-    pieces, position = _added(raw, missing)
-    for start, end, value in edits:
-        pieces += [raw[position:start], value]
-        position = end
-    pieces.append(raw[position:])
-    return pieces
-
-
-def without(raw: bytes, key: str) -> bytes:
-    """The object without any member of this key.
-
-    >>> without(b'{"a":1, "b":2, "c":3}', "b")
+    >>> b"".join(replaced(b'{"a":1, "b":2, "c":3}', {}, without=["b"]))
     b'{"a":1, "c":3}'
     """
-    while True:
-        every = list(members(raw))
-        index = next((i for i, member in enumerate(every) if member.key == key), None)
-        if index is None:
-            return raw
-        member = every[index]
-        if index + 1 < len(every):
-            start, end = member.start, every[index + 1].start
-        else:  # the last one goes with the comma before it
-            start, end = every[index - 1].value_end if index else member.start, member.value_end
-        raw = raw[:start] + raw[end:]
+    if known is None and not without and len(raw) <= LARGE_BYTES and [*changes] == ["model"]:
+        span = _only_model(raw)
+        if span is not None:
+            edit = (*span, changes["model"])
+            return _spliced(raw, [*_opening(raw, added, is_empty=False), edit] if added else [edit])
+    every = members(raw) if known is None else known
+    keys = {member.key for member in every}
+    missing = {**(added or {}), **{key: value for key, value in changes.items() if key not in keys}}
+    opening = _opening(raw, missing, is_empty=keys.issubset(without)) if missing else []
+    return _spliced(raw, opening + _edits(every, changes, without))
 
 
-def _added(raw: bytes, missing: Mapping[str, bytes]) -> tuple[list[bytes], int]:
-    """The object's beginning with new members in it, and the position up to which it is done."""
-    if not missing:
-        return [], 0
-    opening = raw.index(b"{") + 1
-    is_empty = raw[opening:].lstrip(SPACE)[:1] == b"}" if len(raw) - opening < 64 else False
+def _edits(every: Sequence[Member], changes: Mapping[str, bytes], without: Collection[str]) -> list[Edit]:
+    """What to do with the members that are there."""
+    edits: list[Edit] = []
+    kept_end: int | None = None
+    for index, member in enumerate(every):
+        if member.key not in without:
+            kept_end = member.value_end
+            if member.key in changes:
+                edits.append((member.value_start, member.value_end, changes[member.key]))
+        elif index + 1 < len(every):
+            edits.append((member.start, every[index + 1].start, b""))
+        else:  # the last one, and those left out just before it, go with the comma before them
+            start = every[0].start if kept_end is None else kept_end
+            edits = [edit for edit in edits if edit[1] <= start]
+            edits.append((start, member.value_end, b""))
+    return edits
+
+
+def _opening(raw: bytes, missing: Mapping[str, bytes], *, is_empty: bool) -> list[Edit]:
+    """New members, in front of all others."""
+    start = raw.index(b"{") + 1
     new = b",".join(b'"%b":%b' % (key.encode(), value) for key, value in missing.items())
-    return [raw[:opening], new if is_empty else new + b","], opening
+    return [(start, start, new if is_empty else new + b",")]
+
+
+def _spliced(raw: bytes, edits: Sequence[Edit]) -> list[bytes]:
+    # A view is sent as bytes are, and spares a copy that takes as long as parsing does.
+    source = raw if len(raw) <= LARGE_BYTES else cast(bytes, memoryview(raw))
+    pieces, position = [], 0
+    for start, end, value in edits:
+        pieces += [source[position:start], value]
+        position = end
+    pieces.append(source[position:])
+    return [piece for piece in pieces if piece]
 
 
 def _only_model(raw: bytes) -> tuple[int, int] | None:
-    """The span of the model's value where that key can stand nowhere else: the usual case, without a walk."""
-    if raw.count(b'"model"') != 1 or ESCAPED_LETTER in raw:
+    """The span of the model's value where that key can stand nowhere else: the usual case, without a map."""
+    at = raw.find(MODEL)
+    if at < 0 or raw.find(MODEL, at + 1) >= 0 or ESCAPED_LETTER in raw:
         return None
-    found = ONE_MODEL.search(raw)
-    if found is None or raw[found.start() - 1 : found.start()] == b"\\":
+    found = MODEL_AND_VALUE.match(raw, at)
+    if found is None or raw[at - 1 : at] == b"\\":
         return None
-    before = raw[: found.start()]
-    is_nested = before.count(b"{") != 1 or b"[" in before
-    return None if is_nested else found.span(1)
+    return found.span(1) if _is_outermost(raw, at, found.end()) else None
 
 
-def _spelled(key: bytes) -> str:
-    """What a quoted key means; escapes are rare, and only then is a parser asked."""
-    return str(json.loads(key)) if b"\\" in key else key[1:-1].decode("utf-8", "replace")
-
-
-def _trimmed(raw: bytes, start: int, end: int) -> tuple[int, int]:
-    while start < end and raw[start] in SPACE:
-        start += 1
-    while end > start and raw[end - 1] in SPACE:
-        end -= 1
-    return start, end
+def _is_outermost(raw: bytes, start: int, end: int) -> bool:
+    """Whether what stands here is in no list or object but the outermost: the brackets on its shorter side tell."""
+    is_in_front = start < len(raw) - end
+    brackets = BRACKET.findall(raw, 0, start) if is_in_front else BRACKET.findall(raw, end)
+    opened = brackets.count(b"{") + brackets.count(b"[")
+    closed = brackets.count(b"}") + brackets.count(b"]")
+    return bool(opened - closed == (1 if is_in_front else -1))

@@ -17,6 +17,11 @@ from gevent.lock import BoundedSemaphore
 STINT_S = 0.004
 """How long one may compute before the others have a turn."""
 
+MOMENT_S = 1e-9
+"""Too short to be waited for, but a timer all the same: the event loop looks for input and output before it fires.
+After `sleep(0)` it would not; gevent runs up to fifty such sleepers before it does.
+"""
+
 _floor = BoundedSemaphore(1)
 
 
@@ -43,7 +48,7 @@ class Turn:
         """
         if self._clock() >= self._until:
             self._end()
-            sleep(0)
+            sleep(MOMENT_S)
             self._begin()
 
     def _begin(self) -> None:

@@ -2,15 +2,16 @@
 
 Providers send what they counted; that is what is billed. The estimate is for answers that come without, and for
 reservations before the answer. It needs no vocabulary: a token of today's models is about four bytes of UTF-8, and a
-word is at least one. Long texts and long conversations are judged by an even sample, so that the cost of estimating
-is bounded: a body of 64 MB takes a few milliseconds of the event loop, not seconds.
+word is at least one. Long texts and long conversations are judged by an even sample, and the more texts there are the
+less is looked at of each, so that the cost of estimating is bounded: a body of 64 MB takes a few milliseconds of the
+event loop, not seconds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from hermes.types import Usage
 
@@ -33,13 +34,22 @@ MAX_TOKENS = 10**9
 EXACT_CHARS = 8192
 """Texts up to here are measured whole, 10 to 60 µs."""
 
-SLICES = 16
-SLICE_CHARS = EXACT_CHARS // SLICES
+SLICE_CHARS = 512
+"""Longer ones are measured in slices of so much."""
 
 EXACT_ITEMS = 512
-"""Lists (messages, parts, calls) up to here are counted whole."""
+"""Lists (messages, parts, calls) up to here are counted whole, where there are not too many lists."""
 
-Item = TypeVar("Item")
+MOST_ITEMS = 4096
+MOST_CHARS = 512 * 1024
+"""Of a whole conversation; each message gets its share, and each of its parts a share of that."""
+
+FEWEST_ITEMS = 8
+FEWEST_CHARS = 64
+"""No share is smaller."""
+
+TokensOf = Callable[[Any, int, int], int]
+"""Estimates an item, looking at so many further items and so many characters."""
 
 
 def estimate_tokens(text_bytes: int, words: int) -> int:
@@ -47,12 +57,14 @@ def estimate_tokens(text_bytes: int, words: int) -> int:
     return max(-(-text_bytes // BYTES_PER_TOKEN), words)
 
 
-def tokens_of_text(text: str) -> int:
-    """Estimated tokens of a text; less than 0.1 ms, whatever its length."""
-    if len(text) <= EXACT_CHARS:
+def tokens_of_text(text: str, chars: int = EXACT_CHARS) -> int:
+    """Estimated tokens of a text, of which `chars` characters at most are looked at: less than 0.1 ms."""
+    chars = min(chars, EXACT_CHARS)
+    if len(text) <= chars:
         return _tokens_of_short(text)
-    step = len(text) // SLICES
-    sample = "".join(text[start : start + SLICE_CHARS] for start in range(0, step * SLICES, step))
+    slices = max(1, chars // SLICE_CHARS)
+    step, width = len(text) // slices, chars // slices
+    sample = "".join(text[start : start + width] for start in range((step - width) // 2, step * slices, step))
     return math.ceil(_tokens_of_short(sample) * len(text) / len(sample))
 
 
@@ -62,7 +74,7 @@ def tokens_of_messages(messages: object) -> int:
     Texts, names and tool calls are counted by their length; an image, a recording and a file by a flat figure, never by
     their base64.
     """
-    return _sum_of(_sequence(messages), _tokens_of_message)
+    return _sum_of(messages, _tokens_of_message, MOST_ITEMS, MOST_CHARS)
 
 
 def usage_from(payload: object) -> Usage | None:
@@ -102,25 +114,29 @@ def _tokens_of_short(text: str) -> int:
     return estimate_tokens(text_bytes, len(text.split()))
 
 
-def _tokens_of_message(message: object) -> int:
+def _tokens_of_message(message: object, items: int, chars: int) -> int:
     if not isinstance(message, Mapping):
         return 0
-    tokens = TOKENS_PER_MESSAGE + _tokens_of_content(message.get("content"))
+    tokens = TOKENS_PER_MESSAGE + _tokens_of_content(message.get("content"), items, chars)
     for key in ("name", "refusal", "reasoning_content"):
-        tokens += _tokens_of_value(message.get(key))
-    tokens += _sum_of(_sequence(message.get("tool_calls")), _tokens_of_call)
-    return tokens + _tokens_of_call({"function": message.get("function_call")})
+        if value := message.get(key):
+            tokens += _tokens_of_value(value, chars)
+    if calls := message.get("tool_calls"):
+        tokens += _sum_of(calls, _tokens_of_call, items, chars)
+    if call := message.get("function_call"):
+        tokens += _tokens_of_call({"function": call}, items, chars)
+    return tokens
 
 
-def _tokens_of_content(content: object) -> int:
+def _tokens_of_content(content: object, items: int, chars: int) -> int:
     if isinstance(content, str):
-        return tokens_of_text(content)
-    return _sum_of(_sequence(content), _tokens_of_part)
+        return tokens_of_text(content, chars)
+    return _sum_of(content, _tokens_of_part, items, chars)
 
 
-def _tokens_of_part(part: object) -> int:
+def _tokens_of_part(part: object, items: int, chars: int) -> int:
     if isinstance(part, str):
-        return tokens_of_text(part)
+        return tokens_of_text(part, chars)
     if not isinstance(part, Mapping):
         return 0
     kind = part.get("type")
@@ -130,10 +146,10 @@ def _tokens_of_part(part: object) -> int:
         return TOKENS_PER_AUDIO
     if kind in ("file", "input_file"):
         return TOKENS_PER_FILE
-    return _tokens_of_value(part.get("text")) + _tokens_of_value(part.get("refusal"))
+    return _tokens_of_value(part.get("text"), chars) + _tokens_of_value(part.get("refusal"), chars)
 
 
-def _tokens_of_call(call: object) -> int:
+def _tokens_of_call(call: object, items: int, chars: int) -> int:
     """A tool call: `function` with name and arguments, or `custom` with name and input."""
     if not isinstance(call, Mapping):
         return 0
@@ -141,25 +157,26 @@ def _tokens_of_call(call: object) -> int:
     for key, text in (("function", "arguments"), ("custom", "input")):
         what = call.get(key)
         if isinstance(what, Mapping):
-            tokens += _tokens_of_value(what.get("name")) + _tokens_of_value(what.get(text))
+            tokens += _tokens_of_value(what.get("name"), chars) + _tokens_of_value(what.get(text), chars)
     return tokens
 
 
-def _tokens_of_value(value: object) -> int:
-    return tokens_of_text(value) if isinstance(value, str) else 0
+def _tokens_of_value(value: object, chars: int) -> int:
+    return tokens_of_text(value, chars) if isinstance(value, str) else 0
 
 
-def _sum_of(items: Sequence[Item], tokens_of: Callable[[Item], int]) -> int:
-    """The sum over all items; of long lists, over an even sample, scaled."""
-    if len(items) <= EXACT_ITEMS:
-        return sum(map(tokens_of, items))
-    step = -(-len(items) // EXACT_ITEMS)
-    sample = items[::step]
-    return math.ceil(sum(map(tokens_of, sample)) * len(items) / len(sample))
-
-
-def _sequence(value: object) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
+def _sum_of(listed: object, tokens_of: TokensOf, items: int, chars: int) -> int:
+    """The sum over all items of a list, looking at so many items and characters; of long lists, over an even sample,
+    scaled. What is no list counts nothing.
+    """
+    if not isinstance(listed, (list, tuple)) or not listed:
+        return 0
+    step = -(-len(listed) // min(items, EXACT_ITEMS))
+    sample = listed[::step] if step > 1 else listed
+    number = len(sample)
+    share, chars_share = max(items // number, FEWEST_ITEMS), max(chars // number, FEWEST_CHARS)
+    tokens = sum([tokens_of(item, share, chars_share) for item in sample])
+    return tokens if step == 1 else math.ceil(tokens * len(listed) / number)
 
 
 def _utf8_bytes(text: str) -> int:
