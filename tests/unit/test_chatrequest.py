@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.chatrequest import ChatRequest, parse_object
+from hermes.chatrequest import MAX_MESSAGES, MAX_PARTS, ChatRequest, parse_object
 from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import InvalidRequest
 
@@ -31,7 +31,8 @@ def sent(request: ChatRequest, *, ask_usage: bool = True) -> dict[str, Any]:
         pytest.param(b"[]", id="a list"),
         pytest.param(b'{"messages":', id="cut off"),
         pytest.param(b"[" * 100_000, id="too deep"),
-        pytest.param(b"[]" * 1_000_001, id="too many brackets"),
+        pytest.param(b"[]" * 1_000_001, id="nothing but brackets"),
+        pytest.param(b'{"a":"%b"' % (b"x" * 200_000), id="large and cut off"),
         pytest.param(b'{"messages":[{"role":"user","content":"\xff"}]}', id="no UTF-8"),
         pytest.param(b'{"messages":[],"seed":' + b"9" * 5000 + b"}", id="a number of five thousand digits"),
     ],
@@ -46,6 +47,43 @@ def test_what_providers_accept_is_accepted() -> None:
 
     assert body["a"] == "\ud800"
     assert body["m"] == 2
+
+
+@pytest.mark.parametrize("padding", [pytest.param(0, id="small"), pytest.param(200_000, id="large")])
+def test_lone_surrogates_and_nan_are_accepted_in_any_size(padding: int) -> None:
+    body = parse_object(b'{"a":"\\ud800","t":NaN,"p":"%b"}' % (b"x" * padding))
+
+    assert body["a"] == "\ud800"
+    assert body["t"] != body["t"]
+
+
+def test_the_longest_conversation_is_read_and_a_longer_one_refused() -> None:
+    message = {"role": "user", "content": "a"}
+
+    assert len(parsed(messages=[message] * MAX_MESSAGES).messages) == MAX_MESSAGES
+    with pytest.raises(InvalidRequest, match="20,000 messages"):
+        parsed(messages=[message] * (MAX_MESSAGES + 1))
+
+
+@pytest.mark.parametrize("messages", [1, 100])
+def test_parts_are_counted_over_all_messages(messages: int) -> None:
+    parts = [{"type": "text", "text": "a"}] * (MAX_PARTS // messages)
+    conversation: list[dict[str, Any]] = [{"role": "user", "content": parts} for _ in range(messages)]
+
+    assert len(parsed(messages=conversation).messages) == messages
+    with pytest.raises(InvalidRequest, match="20,000 parts"):
+        parsed(messages=[*conversation, {"role": "user", "content": ["a"]}])
+
+
+@pytest.mark.parametrize("padding", [pytest.param(0, id="small"), pytest.param(200_000, id="large")])
+@pytest.mark.parametrize("key", ["stream_options", "stream\\u005foptions"])
+def test_stream_options_are_found_however_they_are_spelled(padding: int, key: str) -> None:
+    raw = '{"stream":true,"%s":{"a":1},"messages":[{"role":"user","content":"%s"}]}' % (key, "x" * padding)
+
+    request = ChatRequest.parse(raw.encode())
+
+    assert sent(request)["stream_options"] == {"a": 1, "include_usage": True}
+    assert "stream_options" not in sent(request, ask_usage=False)
 
 
 @pytest.mark.parametrize(

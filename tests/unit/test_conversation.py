@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.routing.conversation import (
+    HALF_CHARS,
     first_user_text,
     in_tool_loop,
     last_user_text,
@@ -89,6 +90,30 @@ def test_there_may_be_no_user_message() -> None:
     assert first_user_text(messages) is None
     assert last_user_text(messages) is None
     assert user_turns(messages) == 0
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param([user("a" * HALF_CHARS + "x" * 9 + "b" * HALF_CHARS)], id="a text"),
+        pytest.param([user(["a" * HALF_CHARS, "x" * 9, "b" * HALF_CHARS])], id="parts"),
+        pytest.param([user(["a" * (HALF_CHARS - 1)] + ["ax"] + ["xb"] + ["b" * (HALF_CHARS - 1)])], id="cut parts"),
+    ],
+)
+def test_of_a_very_long_text_the_beginning_and_the_end_are_given(messages: list[Any]) -> None:
+    for text_of_user in (first_user_text, last_user_text, new_user_text):
+        text = text_of_user(messages)
+
+        assert text is not None
+        assert text.replace("\n", "") == "a" * HALF_CHARS + "b" * HALF_CHARS
+
+
+def test_many_user_messages_at_the_end_are_bounded_together() -> None:
+    text = new_user_text([user("a" * 1000), *[user("x" * 1000)] * 5000, user("b" * 1000)])
+
+    assert text is not None
+    assert len(text) < 2 * HALF_CHARS + 2000
+    assert (text[:1000], text[-1000:]) == ("a" * 1000, "b" * 1000)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,24 @@ def test_a_very_long_conversation_is_sampled() -> None:
 
 
 @pytest.mark.parametrize(
+    ("messages", "parts", "text"),
+    [
+        pytest.param(500, 40, "a b " * 800, id="many long texts"),
+        pytest.param(2000, 0, "hello world " * 400, id="many long messages"),
+        pytest.param(20, 1000, "abcdefgh", id="many short parts"),
+        pytest.param(3, 3, "مرحبا بكم " * 5000, id="few very long texts"),
+    ],
+)
+def test_the_estimate_of_many_texts_stays_within_a_hundredth(messages: int, parts: int, text: str) -> None:
+    content: Any = [{"type": "text", "text": text}] * parts if parts else text
+    each = max(len(text.encode()) / 4, len(text.split())) * (parts or 1)
+
+    estimate = tokens_of_messages([{"role": "user", "content": content}] * messages)
+
+    assert estimate == pytest.approx(messages * (TOKENS_PER_MESSAGE + each), rel=0.01)
+
+
+@pytest.mark.parametrize(
     ("payload", "usage"),
     [
         pytest.param(
