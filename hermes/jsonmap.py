@@ -146,7 +146,7 @@ class _Surveyor:
 
     def map(self) -> Map:
         # The loop of a conversation of ten megabytes goes round ten thousand times, hence the local names.
-        raw, reach, root, gap_of = self._raw, self._reach, self._root, _gap_of
+        raw, reach, root, piece, gap_of = self._raw, self._reach, self._root, self._piece, _gap_of
         find, count = raw.find, raw.count
         at, steps = root.start + 1, 0
         while self._open:
@@ -159,7 +159,10 @@ class _Surveyor:
             mark = raw[gap]
             at = gap + 1
             if mark == QUOTE:
-                at = self._text(gap, find(b'"', at) + 1)
+                at = find(b'"', at) + 1
+                if at - gap > piece or at == 0 or raw[at - 2] == BACKSLASH or self._block is root:
+                    at = self._text(gap, at)
+                self._key = (gap, at)
             elif mark in OPENING:
                 self._opens(gap)
             elif mark in CLOSING:
@@ -186,19 +189,20 @@ class _Surveyor:
             self._outline.value_ends(self._raw.find(b",", start, end))
 
     def _text(self, start: int, end: int) -> int:
-        """A text begins, and perhaps ends with the next quote, at `end`; where it does end."""
+        """A text that may be an unusual one; the next quote, behind which `end` is, may end it. Where it does end."""
+        if end == 0:
+            raise IndexError  # there is no further quote: the bytes end too early
         if self._raw[end - 2] == BACKSLASH:
             end = _text_end(self._raw, end - 1, self._reach, self._pause)
         if self._block is self._root:
             self._outline.text(start, end)
         if end - start > self._piece:
             self._long_text(start, end)
-        self._key = (start, end)
-        return end or len(self._raw)  # 0: there is no further quote, and the bytes end too early
+        return end
 
     def _long_text(self, start: int, end: int) -> None:
         block = self._block
-        if not _COLON.match(self._raw, end):
+        if not _COLON.match(self._raw, end, end + MOST_BLANKS_BYTES):
             block.seamed = self._cost(end)
             block.seams.append(Block(start, self._key, self._cost(start), block.seamed, end))
         elif end - start > MAX_NAME_BYTES:

@@ -17,7 +17,7 @@ from gevent.lock import BoundedSemaphore
 STINT_S = 0.004
 """How long one may compute before the others have a turn."""
 
-MOMENT_S = 1e-9
+MOMENT_S = 0
 """Too short to be waited for, but a timer all the same: the event loop looks for input and output before it fires.
 After `sleep(0)` it would not; gevent runs up to fifty such sleepers before it does.
 """
@@ -26,7 +26,10 @@ _floor = BoundedSemaphore(1)
 
 
 class Turn:
-    """The right to compute on the event loop, given back for a moment at every pause that is due."""
+    """The right to compute on the event loop, given back for a moment at every pause that is due.
+
+    Whoever has it must not ask for it again, and must wait for nobody else.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -97,7 +97,7 @@ def test_there_may_be_no_user_message() -> None:
     [
         pytest.param([user("a" * HALF_CHARS + "x" * 9 + "b" * HALF_CHARS)], id="a text"),
         pytest.param([user(["a" * HALF_CHARS, "x" * 9, "b" * HALF_CHARS])], id="parts"),
-        pytest.param([user(["a" * (HALF_CHARS - 1)] + ["ax"] + ["xb"] + ["b" * (HALF_CHARS - 1)])], id="cut parts"),
+        pytest.param([user(["a" * (HALF_CHARS - 1), "ax", "xb", "b" * (HALF_CHARS - 1)])], id="cut parts"),
     ],
 )
 def test_of_a_very_long_text_the_beginning_and_the_end_are_given(messages: list[Any]) -> None:
@@ -105,7 +105,9 @@ def test_of_a_very_long_text_the_beginning_and_the_end_are_given(messages: list[
         text = text_of_user(messages)
 
         assert text is not None
-        assert text.replace("\n", "") == "a" * HALF_CHARS + "b" * HALF_CHARS
+        beginning, end = text.replace("\n", "").split("ab")
+        assert (set(beginning), set(end)) == ({"a"}, {"b"})
+        assert min(len(beginning), len(end)) > HALF_CHARS - 10
 
 
 def test_many_user_messages_at_the_end_are_bounded_together() -> None:

@@ -93,6 +93,7 @@ def test_quotes_and_backslashes_in_any_number_end_a_text_where_it_ends(text: str
         pytest.param("{", '"a":1,', '"a":1', id="no end"),
         pytest.param('{"a":"', "x", "", id="a text without an end"),
         pytest.param('{"a":"', "\\", "", id="backslashes without an end"),
+        pytest.param('{""a":"', "\\y", "", id="a last quote, and a backslash near the end"),
         pytest.param('{"a":"', "x\x01", '"}', id="a control character"),
         pytest.param('{"a":"', "\\u12", '"}', id="half an escape"),
     ],
