@@ -51,15 +51,21 @@ OPENING, CLOSING = b"{[", b"}]"
 CLOSING_OF = dict(zip(OPENING, CLOSING, strict=True))
 BLANK = b" \t\r\n"
 
-_BLANKS = re.compile(rb"[ \t\r\n]*+")
-_COLON = re.compile(rb"[ \t\r\n]*+:")
-_gap_of = cast(Callable[[bytes, int, int], re.Match[bytes]], re.compile(rb'[^"{}\[\]]*+').match)
-"""It matches everywhere, be it nothing."""
+Find = Callable[[bytes, int, int], re.Match[bytes]]
 
-_TO_QUOTE = re.compile(rb'[^"]*+(?:(?:(?<=[^\\]\\)|(?<=[^\\]\\\\\\))"[^"]*+)*+')
+
+def _always(pattern: bytes) -> Find:
+    """A match, from a place up to another, of a pattern that matches everywhere, be it nothing."""
+    return cast(Find, re.compile(pattern, re.DOTALL).match)
+
+
+_COLON = re.compile(rb"[ \t\r\n]*+:")
+_blanks = _always(rb"[ \t\r\n]*+")
+_gap = _always(rb'[^"{}\[\]]*+')
+_to_quote = _always(rb'[^"]*+(?:(?:(?<=[^\\]\\)|(?<=[^\\]\\\\\\))"[^"]*+)*+')
 """Up to a quote that does not come after just one or three backslashes, which are the usual ways to escape one."""
 
-_TO_END = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_to_end = _always(rb'[^"\\]*+(?:\\.[^"\\]*+)*+')
 """Up to the quote that ends the text, from anywhere between its characters. Slower, but it cannot be led astray."""
 
 
@@ -146,11 +152,11 @@ class _Surveyor:
 
     def map(self) -> Map:
         # The loop of a conversation of ten megabytes goes round ten thousand times, hence the local names.
-        raw, reach, root, piece, gap_of = self._raw, self._reach, self._root, self._piece, _gap_of
+        raw, reach, root, piece = self._raw, self._reach, self._root, self._piece
         find, count = raw.find, raw.count
         at, steps = root.start + 1, 0
         while self._open:
-            gap = gap_of(raw, at, at + reach).end()
+            gap = _gap(raw, at, at + reach).end()
             if gap > at and (commas := count(b",", at, gap)):
                 self._commas(at, gap, commas)
             steps += 1
@@ -264,20 +270,20 @@ class _Outline:
 
 def blanks_end(raw: bytes, start: int) -> int:
     """Where blanks that begin here, if any, end; a megabyte of them is looked at."""
-    return _reached(_BLANKS, raw, start, start + MOST_BLANKS_BYTES)
+    return _blanks(raw, start, start + MOST_BLANKS_BYTES).end()
 
 
 def _text_end(raw: bytes, quote: int, reach: int, pause: Callable[[], None]) -> int:
     """Where a text ends that has a quote after a backslash in it; the first such quote is given."""
-    pattern, at = _TO_QUOTE, quote
+    search, at = _to_quote, quote
     while True:
-        at = _reached(pattern, raw, at, at + reach)
-        pattern = _TO_QUOTE
+        at = search(raw, at, at + reach).end()
+        search = _to_quote
         if raw[at] == QUOTE:
             if not _is_escaped(raw, at):
                 return at + 1
             at += 1
-            pattern = _TO_END  # many of this kind in a row would take for ever, one by one
+            search = _to_end  # many of this kind in a row would take for ever, one by one
         pause()
 
 
@@ -299,10 +305,3 @@ def _spelled(key: bytes) -> str:
         except ValueError:  # no JSON, then; whoever parses it will say so
             pass
     return key[1:-1].decode("utf-8", "replace")
-
-
-def _reached(pattern: re.Pattern[bytes], raw: bytes, start: int, end: int) -> int:
-    """Where the match of a pattern ends that matches everywhere, be it nothing."""
-    match = pattern.match(raw, start, end)
-    assert match is not None
-    return match.end()

@@ -17,7 +17,7 @@ from gevent.lock import BoundedSemaphore
 STINT_S = 0.004
 """How long one may compute before the others have a turn."""
 
-MOMENT_S = 0
+MOMENT_S = 1e-9
 """Too short to be waited for, but a timer all the same: the event loop looks for input and output before it fires.
 After `sleep(0)` it would not; gevent runs up to fifty such sleepers before it does.
 """
