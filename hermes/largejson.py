@@ -28,6 +28,9 @@ MAX_CHARS = 20_000_000
 """More than any model reads, of a text that is not ASCII: its characters take up to four bytes each. Files in base64
 are ASCII and may be longer."""
 
+PLACEHOLDER = b"[]"
+"""For a block that is read on its own. Not a number: one that stands before it by mistake would take it in."""
+
 LONGEST_ESCAPE = len(r"\ud83d\ude00")
 _CHARACTERS = re.compile(
     rb"(?:[^\\]++|\\(?:[^u]|u(?:(?![dD][89abAB])....|....(?=.{6})(?:\\u[dD][c-fC-F]..)?)))*+", re.DOTALL
@@ -99,7 +102,7 @@ class _Reader:
         elif at >= end and raw[end] == COMMA:
             raise _not_json(at)
         opening, closing = (b"[", b"]") if isinstance(whole, list) else (b"{", b"}")
-        items = self._parsed(opening, start, end, b"0" + closing if awaits else closing)
+        items = self._parsed(opening, start, end, PLACEHOLDER + closing if awaits else closing)
         if isinstance(whole, list):
             whole.extend(items)
         else:

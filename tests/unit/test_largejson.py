@@ -81,6 +81,7 @@ def test_quotes_and_backslashes_in_any_number_end_a_text_where_it_ends(text: str
         pytest.param('{"a":[', "1,", "]}", id="a comma at a list's end"),
         pytest.param('{"a":[', ",1", "]}", id="a comma at its beginning"),
         pytest.param('{"a":[', '"0123456789012345678901234567890123456789"', "]}", id="no commas between texts"),
+        pytest.param('{"a":[', '2"0123456789012345678901234567890123456789",', "1]}", id="no comma after a number"),
         pytest.param('{"a":[', "[" + "1," * 20 + "1]", "]}", id="no commas between lists"),
         pytest.param('{"a":[', "[" + "1," * 20 + "1],,", "1]}", id="two commas after a list"),
         pytest.param("{", '"a":1,', "}", id="a comma at an object's end"),
