@@ -282,7 +282,7 @@ def build(settings: Settings) -> Hermes:
     live = LiveDirectory(directories, directory.version, directory.load)
     switch = KillSwitch(directories, Path(settings.off_file))
     digest = KeyDigest(server_secret(settings.secret, settings.data_folder()))
-    auth = Authenticator(digest)
+    auth = Authenticator(digest, look_again=live.newest)
 
     # Who may ask for how much.
     spending = Spending(database, lambda: drain.flush(FLUSH_WAIT_S))

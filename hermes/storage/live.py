@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from gevent.lock import BoundedSemaphore
 
 from hermes.directory import Directory, DirectoryBox
+
+log = logging.getLogger("hermes-router.storage")
 
 
 class LiveDirectory:
@@ -33,3 +36,11 @@ class LiveDirectory:
         with self._loading:
             if self._version() != self._box.current().version:
                 self._box.swap(self._load())
+
+    def newest(self) -> Directory:
+        """The directory with every change there is; the last one where the database does not answer."""
+        try:
+            self.refresh_if_changed()
+        except Exception as error:  # noqa: BLE001  (whatever it is, the caller goes on with what is known)
+            log.debug("The database was not asked for newer keys: %s", error)
+        return self._box.current()

@@ -133,6 +133,23 @@ def test_a_revocation_counts_with_the_next_request(auth: Authenticator) -> None:
         auth.authenticate(GATEWAY, OPEN, Directory(), scope="gateway")
 
 
+def test_a_key_that_another_worker_has_just_made_counts_at_once() -> None:
+    auth = Authenticator(DIGEST, clock=lambda: NOW, look_again=lambda: DIRECTORY)
+
+    assert auth.authenticate(GATEWAY, OPEN, Directory(), scope="gateway").key_id == "k_gateway"
+
+
+def test_a_flood_of_unknown_keys_does_not_reach_the_database() -> None:
+    looks: list[int] = []
+    auth = Authenticator(DIGEST, clock=lambda: NOW, look_again=lambda: looks.append(1))
+
+    for _ in range(500):
+        with pytest.raises(Unauthorized):
+            auth.authenticate(UNKNOWN, OPEN, Directory(), scope="gateway")
+
+    assert len(looks) == 20
+
+
 def test_a_refusal_says_what_to_do_and_never_the_key(auth: Authenticator) -> None:
     with pytest.raises(Unauthorized, match="send it as `Authorization: Bearer <key>`"):
         auth.authenticate("", CLOSED, DIRECTORY, scope="router")
