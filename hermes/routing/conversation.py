@@ -38,17 +38,19 @@ def new_user_text(messages: object) -> str | None:
     None where it does not end with one.
     """
     spoken = list(takewhile(_is_users, _turns(messages, backwards=True)))
+    if len(spoken) == 1:  # nearly always; and what is long has been cut already
+        return _text(spoken[0])
     return _joined([text for turn in reversed(spoken) if (text := _text(turn))]) if spoken else None
 
 
 def last_user_text(messages: object) -> str | None:
     """The text of the last user message; None where there is none."""
-    return next(map(_text, filter(_is_users, _turns(messages, backwards=True))), None)
+    return _first_of_users(_turns(messages, backwards=True))
 
 
 def first_user_text(messages: object) -> str | None:
     """The text of the first user message; None where there is none."""
-    return next(map(_text, filter(_is_users, _turns(messages))), None)
+    return _first_of_users(_turns(messages))
 
 
 def user_turns(messages: object) -> int:
@@ -87,6 +89,13 @@ def _turns(messages: object, *, backwards: bool = False) -> Iterator[Mapping[str
     for message in reversed(listed) if backwards else listed:
         if isinstance(message, dict) and isinstance(role := message.get("role"), str) and role not in INSTRUCTION_ROLES:
             yield message
+
+
+def _first_of_users(turns: Iterator[Mapping[str, Any]]) -> str | None:
+    for turn in turns:
+        if turn["role"] == "user":
+            return _text(turn)
+    return None
 
 
 def _is_users(turn: Mapping[str, Any]) -> bool:

@@ -80,8 +80,9 @@ class Cues:
         Blocks: 5 µs for a short text, 0.1 ms for 1,000 Chinese characters.
         """
         counts = Counts([0] * len(KINDS), [False] * len(KINDS))
+        known = self._known
         for at, word in enumerate(words):
-            for kind in self._kinds_of(word):
+            for kind in known[word] if word in known else self._kinds_of(word):
                 counts.total[kind] += 1
                 if at < OPENING_WORDS:
                     counts.opening[kind] = True
@@ -105,12 +106,10 @@ class Cues:
         table.setdefault(word.rstrip("."), []).append(kind)
 
     def _kinds_of(self, word: str) -> tuple[int, ...]:
-        known = self._known.get(word)
-        if known is None:
-            known = self._look_up(word)
-            if len(self._known) < CACHE_WORDS and len(word) <= LONGEST_STEM:
-                self._known[word] = known
-        return known
+        kinds = self._look_up(word)
+        if len(self._known) < CACHE_WORDS and len(word) <= LONGEST_STEM:
+            self._known[word] = kinds
+        return kinds
 
     def _look_up(self, word: str) -> tuple[int, ...]:
         kinds = set(self._words.get(word, ()))

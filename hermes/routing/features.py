@@ -11,7 +11,7 @@ with `prepare` as their preprocessor; a test compares them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from math import log1p
 from typing import Final
@@ -32,13 +32,15 @@ LEAST_INSTRUCTION = 4
 """A colon or a quote before this character begins no pasted text."""
 
 WORD_PATTERN = r"(?u)\b\w+\b"
-_WORD = re.compile(WORD_PATTERN)
+_WORD = re.compile(r"\w+")  # the same words, a quarter quicker
 
 # A pattern begins with the characters that it is about, so that the rest of a text is skipped at once; and none may
 # look back and forth over a run of characters: a text of one long word would take for ever.
 _DIGIT = re.compile(r"\d")
 _CODE = re.compile(
-    r"[{};]\s*$|=>|def |function |SELECT |#include|\$ |::|\(\)|</|/>|&&|\|\||==|!=|\+\+|->", re.MULTILINE
+    r"[{};=#$:(</&|!+\-](?:(?<=[{};])\s*$|(?<==)[>=]|(?<=#)include|(?<=\$) |(?<=:):|(?<=\()\)|(?<=<)/|(?<=/)>|(?<=&)&"
+    r"|(?<=\|)\||(?<=!)=|(?<=\+)\+|(?<=-)>)",
+    re.MULTILINE,
 )
 _PASTE = re.compile(r"[:：\n\"“«'](?<!\w')")
 _QUANTITY = re.compile(
@@ -126,9 +128,10 @@ def pieces(word: str) -> list[str]:
 def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
     """The numbers of `SURFACE` for a clipped text, its prepared form and its words."""
     length = max(len(text), 1)
-    non_ascii = 0 if text.isascii() else len(_NON_ASCII.findall(text))
+    is_ascii, has_digits = text.isascii(), "0" in prepared
+    non_ascii = 0 if is_ascii else len(_NON_ASCII.findall(text))
     # A Chinese character says about as much as three letters.
-    han = 0 if text.isascii() else sum(map(len, _IS_HAN.findall(text)))
+    han = 0 if is_ascii else sum(map(len, _IS_HAN.findall(text)))
     counts = cues().count(prepared, listed)
     paste = _PASTE.search(text, LEAST_INSTRUCTION)
     instruction = paste.start() if paste else len(text)
@@ -137,19 +140,23 @@ def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
         log1p(len(text) + 2 * han),
         log1p(len(listed) + han / 2),
         log1p(sum(map(len, listed)) / max(len(listed), 1)),
-        log1p(len(_ASCII_DIGIT.findall(text))),
+        log1p(len(_ASCII_DIGIT.findall(text))) if has_digits else 0.0,
         non_ascii / length,
         len(_UPPER.findall(text)) / length,
         log1p(text.count("?") + text.count("？") + text.count("؟")),
         float("```" in text),
-        float(_CODE.search(text) is not None),
-        log1p(_number_of(_IDENTIFIER.finditer(text))),
-        log1p(_number_of(_FORMULA.finditer(text))),
-        log1p(_number_of(_QUANTITY.finditer(prepared))),
+        float(_has_code(text)),
+        log1p(len(_IDENTIFIER.findall(text))),
+        log1p(len(_FORMULA.findall(text))),
+        log1p(len(_QUANTITY.findall(prepared))) if has_digits else 0.0,
         sum(map(len, _QUOTED.findall(text))) / length,
         log1p(instruction),
         *_hints(counts, asks_a_fact, 1 - instruction / length, len(listed) + han / 2),
     )
+
+
+def _has_code(text: str) -> bool:
+    return "def " in text or "function " in text or "SELECT " in text or _CODE.search(text) is not None
 
 
 def _hints(counts: Counts, asks_a_fact: bool, pasted: float, length_words: float) -> tuple[float, ...]:
@@ -167,7 +174,3 @@ def _hints(counts: Counts, asks_a_fact: bool, pasted: float, length_words: float
         float(not is_easy and jargon == 0 and work == 0),
         float(opens_chat and work + jargon > 1),
     )
-
-
-def _number_of(found: Iterable[object]) -> int:
-    return sum(1 for _ in found)

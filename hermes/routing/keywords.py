@@ -84,7 +84,7 @@ class KeywordSet:
         for match in self._matches(reading):
             return match.keyword
         for needle, keyword in self._literals:
-            if next(reading.occurrences(needle), None) is not None:
+            if needle in reading.squeezed and next(reading.occurrences(needle), None) is not None:
                 return keyword
         return None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 HEAD_CHARS = 6000
@@ -69,18 +68,22 @@ _WORD_GAP = re.compile(rf"[{SOFT}]+")
 _RUN_GAP = re.compile(rf"[^\w{SOFT}{INNER_MARKS}]+|[{GLUED}]+")
 _GLUED_RUN = re.compile(rf"[{GLUED}]+")
 _WORD_CHARACTER = re.compile(rf"(?![{GLUED}_])[\w{INNER_MARKS}]")
-_ASCII_GAPS = {
-    code: " " if re.match(rf"[{SOFT}]", chr(code)) else BREAK for code in range(128) if not chr(code).isalnum()
-}
-_ASCII_SQUEEZE = {code: None for code, gap in _ASCII_GAPS.items() if gap == " "}
+_ASCII_SOFT = bytes(code for code in range(128) if re.match(rf"[{SOFT}]", chr(code)))
+_ASCII_GAPS = bytes(
+    ord(" ") if code in _ASCII_SOFT else code if chr(code).isalnum() else ord(BREAK) for code in range(128)
+).ljust(256)
+"""For `bytes.translate`, which is five times as fast as that of texts."""
 
 
-@dataclass(frozen=True)
 class Reading:
     """A text that has been made ready once, for any number of keyword sets."""
 
-    normal: str
-    """Folded, without apostrophes, all other characters in their places."""
+    def __init__(self, normal: str) -> None:
+        self.normal = normal
+        """Folded, without apostrophes, all other characters in their places."""
+
+        self.runs = _runs(normal)
+        """The words, run by run. A number with a point or comma inside is one word: 502 is not in 1.502."""
 
     @classmethod
     def of(cls, text: str) -> Reading:
@@ -91,17 +94,10 @@ class Reading:
         return cls(normalise(clip(text)))
 
     @cached_property
-    def runs(self) -> list[list[str]]:
-        """The words, run by run. A number with a point or comma inside is one word: 502 is not in 1.502."""
-        text = _INNER_POINT.sub("x", self.normal)
-        spaced = text.translate(_ASCII_GAPS) if text.isascii() else _WORD_GAP.sub(" ", _RUN_GAP.sub(BREAK, text))
-        return [words for run in spaced.split(BREAK) if (words := run.split())]
-
-    @cached_property
     def squeezed(self) -> str:
         """The text without spaces, hyphens and underscores."""
         if self.normal.isascii():
-            return self.normal.translate(_ASCII_SQUEEZE)
+            return self.normal.encode().translate(None, _ASCII_SOFT).decode()
         return _WORD_GAP.sub("", self.normal)
 
     @cached_property
@@ -154,6 +150,15 @@ def normalise(text: str) -> str:
     if "'" in text:
         text = _ELISION.sub(r"\1 ", text).replace("'", "")
     return text
+
+
+def _runs(normal: str) -> list[list[str]]:
+    text = _INNER_POINT.sub("x", normal)
+    if text.isascii():
+        spaced = text.encode().translate(_ASCII_GAPS).decode()
+    else:
+        spaced = _WORD_GAP.sub(" ", _RUN_GAP.sub(BREAK, text))
+    return [words for run in spaced.split(BREAK) if (words := run.split())]
 
 
 def _fold(text: str) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hermes.errors import InvalidRequest
-from hermes.policy import Policy, SurrogatePolicy, TeacherPolicy
+from hermes.policy import Policy, RoutingPolicy, SurrogatePolicy, TeacherPolicy
 from hermes.routing.conversation import first_user_text, in_tool_loop, last_user_text, new_user_text, user_turns
 from hermes.routing.reading import Reading
 from hermes.routing.rules import RoutingKeywords
@@ -50,8 +49,7 @@ class Classifier(Protocol):
         """The tier of a text; None: undecided. Raises TeacherUnavailable, in `patience_s` at the latest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What a request says to the one who chooses."""
 
     principal: Principal
@@ -71,8 +69,7 @@ class Asked:
     """How long the request can wait for the teacher; None: as long as that has time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     """A request in its conversation."""
 
     policy: Policy
@@ -98,8 +95,7 @@ class _Turn:
         return self.policy.cascades[tier].endpoints[0].model
 
 
-@dataclass(frozen=True, slots=True)
-class _Classified:
+class _Classified(NamedTuple):
     """A classification, and what it was read from."""
 
     tier: Tier
@@ -125,13 +121,14 @@ class Router:
         self._surrogate_of = surrogate_of
         self._emit = emit
         self._clock = clock
+        self._keywords: tuple[RoutingPolicy, RoutingKeywords] | None = None
 
     def prepare(self, policy: Policy) -> None:
         """Makes a policy's keywords ready before requests come; call it at every swap.
 
         Blocks: about 10 ms a list that is new.
         """
-        RoutingKeywords.of(policy.routing)
+        self._keywords_of(policy.routing)
 
     def decide(self, policy: Policy, asked: Asked) -> Decision:
         """The tier that should answer, and why.
@@ -150,7 +147,7 @@ class Router:
 
         # Do the message's own words settle it?
         turn = self._turn(policy, asked, key, strikes)
-        keywords = RoutingKeywords.of(policy.routing)
+        keywords = self._keywords_of(policy.routing)
         override = keywords.override(turn.message) if turn.message is not None else None
         if override is not None:
             tier, keyword = override
@@ -171,16 +168,22 @@ class Router:
         self._emit_deviation(turn, turn.session, turn.session.tier, against)
         return self._reuse(turn, turn.session, classified.teacher_ms)
 
+    def _keywords_of(self, routing: RoutingPolicy) -> RoutingKeywords:
+        """Those of the policy in force are at hand; requests in flight may still want the ones before."""
+        if self._keywords is None or self._keywords[0] is not routing:
+            self._keywords = (routing, RoutingKeywords.of(routing))
+        return self._keywords[1]
+
     def _turn(self, policy: Policy, asked: Asked, key: str, strikes: int) -> _Turn:
         started_s = self._clock()
         new = new_user_text(asked.messages)
         is_first = user_turns(asked.messages) <= 1
-        session = self._sessions.get(key)
         # An open tool loop keeps its tier even after the session's time, and even in the first turn.
-        if session is not None and not in_tool_loop(asked.messages):
-            is_new = is_first and not asked.named_session
-            if is_new or session.expired(policy.routing.session_timeout_s):
-                session = None
+        is_in_loop = in_tool_loop(asked.messages)
+        is_new = is_first and not asked.named_session and not is_in_loop
+        session = None if is_new else self._sessions.get(key)
+        if session is not None and not is_in_loop and session.expired(policy.routing.session_timeout_s):
+            session = None
         message = Reading.of(new) if new else None
         text = new or last_user_text(asked.messages) or ""
         return _Turn(policy, asked, key, strikes, is_first, message, text, session, started_s)
@@ -188,12 +191,12 @@ class Router:
     def _classify(self, turn: _Turn) -> _Classified:
         """Asks the surrogate, then the teacher; the default tier where neither decides."""
         routing = turn.policy.routing
-        default = _Classified(routing.default_tier, "default")
-        if not turn.text.strip():
-            return default  # an image alone, say
+        if not turn.text.strip():  # an image alone, say
+            return _Classified(routing.default_tier, "default")
         guess, is_sure = self._guess(routing.surrogate, turn.text)
         if guess is not None and is_sure:
             return _Classified(guess.tier, "surrogate", guess.confidence, guess.raw)
+        default = _Classified(routing.default_tier, "default")
         asked_s = self._clock()
         try:
             verdict = self._ask_teacher(turn)
@@ -201,7 +204,7 @@ class Router:
             found = _Classified(guess.tier, "surrogate", guess.confidence, guess.raw) if guess else default
         else:
             found = _Classified(verdict.tier, "teacher", verdict.confidence, verdict.raw) if verdict else default
-        return replace(found, teacher_ms=self._ms_since(asked_s))
+        return found._replace(teacher_ms=self._ms_since(asked_s))
 
     def _guess(self, policy: SurrogatePolicy, text: str) -> tuple[Verdict | None, bool]:
         """What the surrogate thinks, and whether it is sure enough to decide."""

@@ -30,19 +30,26 @@ class RoutingKeywords:
     simple: KeywordSet
     escalation: KeywordSet
     de_escalation: KeywordSet
+    overrides: KeywordSet
+    """`complex` and `simple` in one: most messages have none of either, and are looked through once."""
 
     @classmethod
     def of(cls, routing: RoutingPolicy) -> RoutingKeywords:
-        """Costs a few microseconds for lists that have been made ready before."""
+        """Costs a few microseconds for lists that have been made ready before; hashing them does."""
+        to_complex = tuple(routing.override_keywords.get("complex", ()))
+        to_simple = tuple(routing.override_keywords.get("simple", ()))
         return cls(
-            keyword_set(tuple(routing.override_keywords.get("complex", ()))),
-            keyword_set(tuple(routing.override_keywords.get("simple", ()))),
+            keyword_set(to_complex),
+            keyword_set(to_simple),
             keyword_set(tuple(routing.escalation_keywords)),
             keyword_set(tuple(routing.de_escalation_keywords)),
+            keyword_set(to_complex + to_simple),
         )
 
     def override(self, message: Reading) -> tuple[Tier, str] | None:
         """The tier that a message's own words settle, and the keyword. Complex wins where both kinds occur."""
+        if self.overrides.find(message) is None:
+            return None
         if keyword := self.complex.find(message):
             return "complex", keyword
         keyword = self.simple.find(message)

@@ -11,10 +11,11 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import pairwise
 from math import exp, sqrt
 from operator import mul
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from hermes.policy import SurrogatePolicy
 from hermes.routing.artifact import Artifact, ArtifactInvalid, digest, locate, read
-from hermes.routing.features import clip, pieces, prepare, surface, word_pairs, words
+from hermes.routing.features import clip, pieces, prepare, surface, words
 from hermes.types import Tier, Verdict
 
 STARTER = Path(__file__).resolve().parent / "starter"
@@ -47,13 +48,15 @@ class TfidfSurrogate:
     def __init__(self, artifact: Artifact) -> None:
         self._accept_from, self._complex_from = artifact.accept_from, artifact.complex_from
         self._slope, self._offset = artifact.slope, artifact.offset
-        self._words = {term: number for number, term in enumerate(artifact.vocabulary["words"])}
-        self._pieces = {term: number for number, term in enumerate(artifact.vocabulary["pieces"], len(self._words))}
+        terms = artifact.vocabulary["words"]
+        self._words = {term: number for number, term in enumerate(terms) if " " not in term}
+        self._pairs = {tuple(map(intern, term.split(" "))): number for number, term in enumerate(terms) if " " in term}
+        self._pieces = {term: number for number, term in enumerate(artifact.vocabulary["pieces"], len(terms))}
         self._pieces_by_word: dict[str, bytes] = {}
-        self._first_piece = len(self._words)
+        self._first_piece = len(terms)
         weights = artifact.weights
-        self._idf = np.concatenate([weights["words_idf"], weights["pieces_idf"]])
-        self._weighted = self._idf * np.concatenate([weights["words_weight"], weights["pieces_weight"]])
+        idf = np.concatenate([weights["words_idf"], weights["pieces_idf"]])
+        self._table = idf + 1j * (idf * np.concatenate([weights["words_weight"], weights["pieces_weight"]]))
         scaled = weights["surface_weight"] / weights["surface_scale"]
         self._surface: list[float] = scaled.tolist()
         self._bias = float(weights["bias"] - scaled @ weights["surface_mean"])
@@ -91,9 +94,8 @@ class TfidfSurrogate:
 
     def _words_of(self, listed: list[str]) -> bytes:
         """The numbers of a text's words and pairs of words."""
-        known = self._words
-        pairs = word_pairs(listed)
-        return array(NUMBER, [known[term] for term in chain(listed, pairs) if term in known]).tobytes()
+        numbers = [*map(self._words.get, listed), *map(self._pairs.get, pairwise(listed))]
+        return array(NUMBER, [number for number in numbers if number is not None]).tobytes()
 
     def _pieces_of(self, word: str) -> bytes:
         """The numbers of a word's pieces; those of common words are kept."""
@@ -114,22 +116,22 @@ class TfidfSurrogate:
             return 0.0
         terms.sort()
         # What numpy.unique does, without its checks, which take longer than the work.
-        is_first = np.empty(len(terms), np.bool_)
-        is_first[0] = True
-        np.not_equal(terms[1:], terms[:-1], out=is_first[1:])
-        starts = is_first.nonzero()[0]
-        found = terms[starts]
-        times = np.empty(len(starts), np.intp)
-        np.subtract(starts[1:], starts[:-1], out=times[:-1])
-        times[-1] = len(terms) - starts[-1]
-        frequency = 1 + np.log(times)
-        vector, weighted = frequency * self._idf[found], frequency * self._weighted[found]
+        is_edge = np.empty(len(terms) + 1, np.bool_)
+        is_edge[0] = is_edge[-1] = True
+        np.not_equal(terms[1:], terms[:-1], out=is_edge[1:-1])
+        edges = is_edge.nonzero()[0]
+        starts = edges[:-1]
+        found = terms.take(starts)
+        frequency = np.log(edges[1:] - starts)
+        frequency += 1
+        terms_found = self._table.take(found)
+        terms_found *= frequency
         first_piece = int(found.searchsorted(self._first_piece))
         total = 0.0
-        for kind in (slice(0, first_piece), slice(first_piece, len(found))):
-            if kind.start < kind.stop:
-                part = vector[kind]
-                total += float(np.add.reduce(weighted[kind])) / sqrt(float(part.dot(part)))
+        for part in (terms_found[:first_piece], terms_found[first_piece:]):
+            if len(part):
+                vector = part.real
+                total += float(np.add.reduce(part.imag)) / sqrt(float(vector.dot(vector)))
         return total
 
 

@@ -151,7 +151,10 @@ class MemoryStore:
 
     def _entries(self, key: str) -> OrderedDict[str, _Entry]:
         noun = key.partition(":")[0]
-        return self._nouns.setdefault(noun, OrderedDict())
+        entries = self._nouns.get(noun)
+        if entries is None:
+            entries = self._nouns[noun] = OrderedDict()
+        return entries
 
     def _alive(self, key: str) -> _Entry | None:
         entries = self._entries(key)
