@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +28,7 @@ from hermes.reply import Reply, clean_events, content_bytes_of, headers_of, refu
 from hermes.routing.conversation import last_user_text
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
-from hermes.types import Cascade, Decision, Principal
+from hermes.types import Attempt, Cascade, Decision, Principal
 from hermes.upstream.answer import Answer, Ask
 from hermes.upstream.cascade import Upstreams
 from hermes.upstream.legacy import LegacyRelay, legacy_answer
@@ -273,6 +273,7 @@ class Gateway:
         level = answer.level if answer else exchange.record.fallback_level
         if answer is not None and answer.level > 0:
             self._metrics.fallback(answer.level)
+            _log_fallback(answer, exchange.attempts)
         self._emit(
             "route",
             {
@@ -286,6 +287,13 @@ class Gateway:
                 "fallback_model": answer.endpoint.model if answer and answer.level else None,
             },
         )
+
+
+def _log_fallback(answer: Answer, attempts: Sequence[Attempt]) -> None:
+    """Which endpoint answers in whose place, and why; of several attempts at the primary the last one says it."""
+    first = attempts[0]
+    reason = next(a.message for a in reversed(attempts) if a.endpoint == first.endpoint)
+    log.warning("Fallback %d: %s answers for %s (%s)", answer.level, answer.endpoint.id, first.endpoint, reason)
 
 
 def _timeout_s(call: Call) -> float | None:

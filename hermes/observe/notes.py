@@ -30,10 +30,18 @@ class OperatorNotes:
         self._metrics = metrics
         self._redactor = redactor
 
-    def limited(self, endpoint: Endpoint, key: ProviderKey | None, tier: Tier, message: str) -> None:
+    def limited(self, endpoint: Endpoint, key: ProviderKey | None, tier: Tier, rest_s: float) -> None:
         """A 429 has put a key to rest."""
         self._metrics.limited(tier)
-        log.warning("%s: %s; %s rests", endpoint.id, message, key.env if key else "the endpoint")
+        log.info("%s rests for up to %.0f s at %s", key.env if key else "What needs no key", rest_s, endpoint.id)
+
+    def attempt_failed(self, endpoint: Endpoint, status: int | None, message: str, then: str) -> None:
+        """A call gave no answer; `then` says what is done about it."""
+        log.warning("Attempt at %s failed (status %s): %s; %s", endpoint.id, status or "none", message, then)
+
+    def refused_the_caller(self, endpoint: Endpoint, message: str) -> None:
+        """A provider does not take the caller's request."""
+        log.info("%s refused a request, and its caller is told: %s", endpoint.id, message)
 
     def key_rotated(self, endpoint: Endpoint, tier: Tier, reason: str) -> None:
         """The next key of an endpoint is asked."""

@@ -99,6 +99,7 @@ class _Descent:
             if failed.kind in COUNTS_AS_FAILURE:
                 permit.failed()
             permit.undecided()
+            self._note_failed(failed, level, endpoint)
             return self._after(failed, level, endpoint, permit)
         except BaseException:  # the caller has left, or the time is over: that says nothing about the endpoint
             permit.undecided()
@@ -144,6 +145,7 @@ class _Descent:
                     raise
                 if self._calls + others >= MAX_CALLS or wait_s >= self._left():
                     raise
+                self._note(endpoint, failed, f"it is asked again in {wait_s:g} s")
             self._ask.lifeline.sleep(wait_s)
 
     def _with_each_key(self, level: int, endpoint: Endpoint, permit: Permit) -> Answer:
@@ -155,10 +157,12 @@ class _Descent:
             except CallFailed as failed:
                 if failed.kind is not Kind.LIMITED:
                     raise
-                self._up._keyring.rest(endpoint, key, failed.wait_s if failed.wait_s is not None else DEFAULT_REST_S)
-                self._up._notes.limited(endpoint, key, self._ask.cascade.tier, failed.message)
+                rest_s = failed.wait_s if failed.wait_s is not None else DEFAULT_REST_S
+                self._up._keyring.rest(endpoint, key, rest_s)
+                self._up._notes.limited(endpoint, key, self._ask.cascade.tier, rest_s)
                 if index + 1 == len(keys) or self._calls >= MAX_CALLS:
                     raise
+                self._note(endpoint, failed, "it is asked with its next key")
                 self._up._notes.key_rotated(endpoint, self._ask.cascade.tier, failed.message)
         raise CallFailed(Kind.MISCONFIGURED, None, "skipped: no key is usable")
 
@@ -174,6 +178,7 @@ class _Descent:
                 raise CallFailed(
                     Kind.CALLERS, failed.status, failed.message, body=failed.body, content_type=failed.content_type
                 ) from None
+            self._note(endpoint, failed, "it is asked again without stream_options")
         answer = self._call(level, endpoint, permit, key, ask_usage=False)
         refuses.add(endpoint.id)
         return answer
@@ -226,6 +231,19 @@ class _Descent:
         attempt = Attempt(endpoint.id, endpoint.model, status, message, called, round(duration_ms, 3))
         self._attempts.append(attempt)
         self._ask.record(attempt)
+
+    def _note_failed(self, failed: CallFailed, level: int, endpoint: Endpoint) -> None:
+        """Tells the operator of an endpoint that is given up, and who is next."""
+        further = self._ask.cascade.endpoints[level + 1 :]
+        if failed.kind is Kind.CALLERS:
+            self._up._notes.refused_the_caller(endpoint, failed.message)
+        elif self._left() < LEAST_TIME_S:
+            self._note(endpoint, failed, "the request's time is over")
+        else:
+            self._note(endpoint, failed, f"{further[0].id} is next" if further else "no other endpoint is left")
+
+    def _note(self, endpoint: Endpoint, failed: CallFailed, then: str) -> None:
+        self._up._notes.attempt_failed(endpoint, failed.status, failed.message, then)
 
     def _left(self) -> float:
         return self._ask.deadline - self._up._clock()

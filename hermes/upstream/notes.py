@@ -10,8 +10,14 @@ from hermes.types import Endpoint, ProviderKey, Tier
 class Notes(Protocol):
     """Traces, metrics and log lines of upstream calls."""
 
-    def limited(self, endpoint: Endpoint, key: ProviderKey | None, tier: Tier, message: str) -> None:
+    def limited(self, endpoint: Endpoint, key: ProviderKey | None, tier: Tier, rest_s: float) -> None:
         """A 429 has put a key to rest."""
+
+    def attempt_failed(self, endpoint: Endpoint, status: int | None, message: str, then: str) -> None:
+        """A call gave no answer; `then` says what is done about it."""
+
+    def refused_the_caller(self, endpoint: Endpoint, message: str) -> None:
+        """A provider does not take the caller's request, and the caller is told so."""
 
     def key_rotated(self, endpoint: Endpoint, tier: Tier, reason: str) -> None:
         """The next key of an endpoint is asked."""

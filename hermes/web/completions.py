@@ -6,6 +6,7 @@ every method but POST, and their errors have the shape that all errors have.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -22,7 +23,11 @@ from hermes.web.http import begin, body_reader, header
 
 Serve = Callable[[Call], Reply]
 
+log = logging.getLogger("hermes-router")
+
 STREAM_ROUTE = "/v1/completions/stream"
+NO_ANSWER = (502, 503, 504)
+"""What the operator is to know of, as it is not the caller's doing."""
 
 
 class HotRoutes:
@@ -61,6 +66,8 @@ class HotRoutes:
         except ClientGone:
             return answers.CLIENT_CLOSED_REQUEST, [], []
         except HermesError as error:
+            if error.status in NO_ANSWER:
+                log.warning("Request %s is answered %d %s: %s", request_id, error.status, error.code, error.message)
             return answers.parts(error, request_id)
         except Exception as error:  # noqa: BLE001  (the edge: whatever it is, the caller gets an answer)
             return answers.parts(answers.unexpected(error, f"POST {route}"), request_id)
