@@ -175,9 +175,12 @@ class ConfigurationInvalid(HermesError):
 
     status, code = 400, "invalid_configuration"
 
-    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, file: str, problems: Sequence[Problem], warnings: Sequence[str] = ()) -> None:
         self.file = file
         self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
+        """What would be told of the file even if it were good."""
+
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:

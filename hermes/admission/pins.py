@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from hermes.admission.fields import Fields, clean_text
+from hermes.configfile.findings import nearest
 from hermes.directory import ENABLED_KEY, Directory
 from hermes.errors import InvalidRequest
 from hermes.policy import Policy
@@ -23,6 +24,7 @@ FORMS: Final = ("model.<role>", "model.<role>.target", "model.<role>.target.samp
 WORDS: Final = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 MODEL_CHARS: Final = 200
 SHOWN_CHARS: Final = 100
+SHOWN_MODELS: Final = 12
 
 
 def model_key(role: str) -> str:
@@ -81,6 +83,22 @@ def parse_value(key: str, body: object) -> str:
         InvalidRequest: naming the field.
     """
     return checked_value(key, Fields(body, ("value",)).get("value"))
+
+
+def remark(key: str, value: str, policy: Policy) -> str | None:
+    """What whoever sets this pin should know: that no endpoint has the model, as a slip of the pen would look alike."""
+    role = _role_of(key)
+    models = list(dict.fromkeys(endpoint.model for endpoint in policy.endpoints().values()))
+    if role not in policy.gateway.roles or key.endswith(SAMPLE_RATE) or value in models:
+        return None
+    tier = policy.gateway.roles[role]
+    known = ", ".join(models[:SHOWN_MODELS]) + (", …" if len(models) > SHOWN_MODELS else "")
+    meant = nearest(value, models)
+    return (
+        f"No configured endpoint has the model {value}; they have {known}. "
+        f"Requests go to {policy.cascades[tier].endpoints[0].shown_url}, the {tier} tier's primary, with this name."
+        + (f" Did you mean {meant}?" if meant else "")
+    )
 
 
 def in_force(policy: Policy, directory: Directory, *, is_enabled: bool) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def check(file: Path | None, as_json: bool) -> int:
         warnings = configfile.load(path, os.environ).warnings
     except ConfigurationInvalid as invalid:
         problems = [{"path": p.path, "line": p.line, "message": p.message} for p in invalid.problems]
-        lines = invalid.lines()
+        lines, warnings = invalid.lines(), invalid.warnings
     if as_json:
         click.echo(_json({"file": str(path), "ok": not problems, "problems": problems, "warnings": list(warnings)}))
     else:

@@ -20,7 +20,7 @@ from hermes.admission.editor import DirectoryEditor
 from hermes.admission.keys import KeyDigest, server_secret
 from hermes.cli.start import read_start
 from hermes.errors import ConfigurationInvalid
-from hermes.policy import GatewayPolicy
+from hermes.policy import GatewayPolicy, Policy
 from hermes.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -67,6 +67,14 @@ def known_roles() -> Collection[str] | None:
     except ConfigurationInvalid:
         return None
     return (policy.gateway if policy is not None else GatewayPolicy()).roles
+
+
+def known_policy() -> Policy | None:
+    """The configuration; None where there is none, or it cannot be read here."""
+    try:
+        return read_start(os.environ).policy
+    except ConfigurationInvalid:
+        return None
 
 
 def say_json(content: Any) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from hermes.cli.directory import open_directory, say_json, say_table
+from hermes.admission.pins import remark
+from hermes.cli.directory import known_policy, open_directory, say_json, say_table
 
 COLUMNS = ("pin", "value", "since", "by")
 
@@ -37,10 +38,14 @@ def set_pin(key: str, value: str, as_json: bool) -> None:
     """Set the pin KEY to VALUE; running servers follow within a second. `ai.gateway.enabled false` stops them all."""
     with open_directory() as directory:
         pin = directory.editor.set_pin(key, {"value": value}, directory.actor)
+    policy = known_policy()
+    warning = remark(pin["key"], pin["value"], policy) if policy is not None else None
     if as_json:
-        say_json(pin)
-    else:
-        click.echo(f"{pin['key']} is {pin['value']}.")
+        say_json({**pin, "warning": warning} if warning else pin)
+        return
+    click.echo(f"{pin['key']} is {pin['value']}.")
+    if warning:
+        click.echo(warning, err=True)
 
 
 @pins.command()

@@ -6,22 +6,25 @@ import json
 import os
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 import requests
 
 from hermes.cli.start import Start, read_start
-from hermes.errors import ConfigurationInvalid, StartRefused
+from hermes.errors import ConfigurationInvalid, HermesError, Problem, StartRefused
 from hermes.settings import Settings
 
 TIMEOUT_S: Final = 30.0
+EXAMPLE_URL: Final = "http://127.0.0.1:8766"
 
 
 @click.command()
-@click.option("--url", help="The server's address; else what this environment and its configuration say.")
+@click.option("--url", help=f"The server's address, such as {EXAMPLE_URL}; else what this environment says.")
 @click.option("--json", "as_json", is_flag=True, help="Print the server's answer for scripts.")
 def reload(url: str | None, as_json: bool) -> int:
     """Let the running server read its configuration file anew. A file with problems changes nothing."""
+    _check_url(url)
     start = _start(os.environ)
     key = os.environ.get(start.admin_key_env, "").strip()
     if not key:
@@ -40,24 +43,38 @@ def reload(url: str | None, as_json: bool) -> int:
     return 0 if status == 200 else 1
 
 
+def _check_url(url: str | None) -> None:
+    """
+    Raises:
+        click.BadParameter: it is none; a server's answer would say less.
+    """
+    try:
+        parts = urlsplit(url or "http://host")
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise click.BadParameter(f"{url!r} is no address of a server, such as {EXAMPLE_URL}", param_hint="'--url'")
+
+
 def complaints(status: int, answer: Mapping[str, Any], key_env: str) -> list[str]:
     """What a refusal means: the problems of the file, or a sentence."""
     if status == 401:
         return [f"The server does not accept the admin key in {key_env}."]
     problems = answer.get("errors")
     if isinstance(problems, list) and problems:
-        lines = [_problem(problem) for problem in problems if isinstance(problem, dict)]
-        return [*lines, "The server goes on with the configuration it had."]
+        found = [_problem(problem) for problem in problems if isinstance(problem, dict)]
+        lines = ConfigurationInvalid(str(answer.get("file") or "The configuration"), found).lines()
+        warnings = [f"{warning} (warning)" for warning in answer.get("warnings") or ()]
+        return [*lines, *warnings, "The server goes on with the configuration it had."]
     error = answer.get("error")
     message = error.get("message") if isinstance(error, dict) else error
     return [f"The server answered {status}: {message or 'nothing that can be read'}"]
 
 
-def _problem(problem: Mapping[str, Any]) -> str:
-    place = ":".join(
-        str(part) for part in (problem.get("line") and f"line {problem['line']}", problem.get("path")) if part
-    )
-    return f"{place}: {problem.get('message')}" if place else str(problem.get("message"))
+def _problem(problem: Mapping[str, Any]) -> Problem:
+    line = problem.get("line")
+    return Problem(str(problem.get("path") or ""), line if isinstance(line, int) else None, str(problem.get("message")))
 
 
 def _start(environ: Mapping[str, str]) -> Start:
@@ -80,7 +97,7 @@ def _post(url: str, key: str) -> tuple[int, dict[str, Any]]:
         except requests.JSONDecodeError:
             content = None
         except (requests.RequestException, ValueError) as error:
-            raise StartRefused(f"No server answers at {url}: {_reason(error)}.") from None
+            raise HermesError(f"No server answers at {url}: {_reason(error)}.") from None
     return answer.status_code, content if isinstance(content, dict) else {}
 
 

@@ -96,4 +96,4 @@ class Findings:
         left = len(told) - MAX_PROBLEMS
         if left > 0:
             told = [*told[:MAX_PROBLEMS], Problem("", None, f"and {left} more problems")]
-        raise ConfigurationInvalid(self.file, told)
+        raise ConfigurationInvalid(self.file, told, self.warnings)

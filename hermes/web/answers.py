@@ -33,7 +33,9 @@ def parts(error: HermesError, request_id: str) -> tuple[int, list[tuple[str, str
     body["message"] = f"{body['message']} (request {request_id})"
     whole: dict[str, object] = {"error": body}
     if isinstance(error, ConfigurationInvalid):
+        whole["file"] = error.file
         whole["errors"] = [{"path": p.path, "line": p.line, "message": p.message} for p in error.problems]
+        whole["warnings"] = list(error.warnings)
     headers = [("Content-Type", "application/json"), ("X-Request-Id", request_id)]
     if error.retry_after_s is not None:
         headers.append(("Retry-After", str(math.ceil(error.retry_after_s))))

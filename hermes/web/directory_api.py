@@ -9,7 +9,7 @@ import orjson
 from flask import Blueprint, Response, jsonify, request
 
 from hermes.admission.budget_form import shown_budget
-from hermes.admission.pins import in_force
+from hermes.admission.pins import in_force, remark
 from hermes.bootstrap import Hermes
 from hermes.directory import Budget
 from hermes.errors import InvalidRequest
@@ -70,7 +70,9 @@ def _add_pins(bp: Blueprint, hermes: Hermes) -> None:
 
     @bp.put("/admin/pins/<key>")
     def set_pin(key: str) -> Response:
-        return jsonify(hermes.editor.set_pin(key, _json_body(), operator(hermes)))
+        pin = hermes.editor.set_pin(key, _json_body(), operator(hermes))
+        warning = remark(key, pin["value"], hermes.policies.current())
+        return jsonify({**pin, "warning": warning} if warning else pin)
 
     @bp.delete("/admin/pins/<key>")
     def delete_pin(key: str) -> Response:

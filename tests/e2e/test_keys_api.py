@@ -220,9 +220,12 @@ def test_pins_in_force_are_there_for_services_to_cache(world: World) -> None:
 
     world.gateway.admin("PUT", "/admin/pins/model.reasoning", {"value": "pinned-model"})
     pinned = world.gateway.request("GET", "/v1/pins", bearer(service)).json
+    near = world.gateway.admin("PUT", "/admin/pins/model.chat.target", {"value": "primary-mode"}).json
+    world.gateway.admin("DELETE", "/admin/pins/model.chat.target")
     deleted = [world.gateway.admin("DELETE", "/admin/pins/model.reasoning").status for _ in range(2)]
 
     assert before.json == {"model.chat": "primary-model", "model.reasoning": "lone-model", "ai.gateway.enabled": True}
+    assert near["warning"].endswith("Did you mean primary-model?")
     assert pinned == {**before.json, "model.reasoning": "pinned-model"}
     assert deleted == [200, 404]
     assert world.gateway.request("GET", "/v1/pins", bearer(service)).json == before.json

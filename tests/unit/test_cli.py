@@ -130,6 +130,20 @@ def test_every_problem_of_a_bad_file_has_its_line(bad: Path, capsys: pytest.Capt
     assert any(line.startswith(f"{bad}:3: models.complex") and "NO_SUCH_ENV" in line for line in lines)
 
 
+def test_warnings_are_told_beside_problems(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad.write_text(
+        BAD
+        + "persona: {user_path: /no/such/USER.md}\nclassifier: {model: t, base_url: http://h/v1, system_prompt: x}\n"
+    )
+
+    assert main(["config", "check"]) == 1
+    assert "(warning)" in capsys.readouterr().out
+    assert main(["config", "check", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["problems"]
+    assert found["warnings"]
+
+
 def test_problems_for_scripts(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "check", "--json"]) == 1
 
@@ -331,8 +345,19 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHermes]:
             400,
             {"error": {"message": "m"}, "errors": [{"path": "models.simple", "line": 4, "message": "is missing"}]},
             1,
-            "line 4:models.simple: is missing",
+            "The configuration:4: models.simple: is missing",
             id="problems",
+        ),
+        pytest.param(
+            400,
+            {
+                "file": "/etc/r.yaml",
+                "errors": [{"path": "a.b", "line": 4, "message": "no"}],
+                "warnings": ["/etc/r.yaml:9: c: odd"],
+            },
+            1,
+            "/etc/r.yaml:4: a.b: no\n/etc/r.yaml:9: c: odd (warning)\nThe server goes on",
+            id="problems and warnings, in the form of config check",
         ),
         pytest.param(
             400, {"error": "m", "errors": [{"path": "", "line": None, "message": "x"}]}, 1, "x\n", id="no place"
@@ -380,8 +405,17 @@ def test_reload_without_a_server_is_a_sentence(
 ) -> None:
     monkeypatch.setenv("ROUTER_PROXY_API_KEY", "admin-key")
 
-    assert main(["reload", "--url", f"http://127.0.0.1:{free_port()}"]) == 2
+    assert main(["reload", "--url", f"http://127.0.0.1:{free_port()}"]) == 1
     assert "No server answers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["nonsense", "localhost:8766", "ftp://host", "http://", "http://h:port", "http://[h"])
+def test_what_is_no_address_is_told_with_one_that_is(
+    url: str, server: FakeHermes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reload", "--url", url]) == 2
+    assert "no address of a server, such as http://127.0.0.1:8766" in capsys.readouterr().err
+    assert server.asked == []
 
 
 # -- gunicorn.conf.py, with a small application in a foreign folder ---------------------------------------

@@ -98,6 +98,37 @@ def test_a_role_is_checked_where_the_configuration_can_be_read(run: Terminal, fo
     assert run("keys", "create", "k", "--scope", "gateway", "--role", "poet") == 0
 
 
+MODELS = """\
+models:
+  simple: {endpoints: [{model: small-model, base_url: "http://127.0.0.1:1/v1", api_key_env: ""}]}
+  complex: {endpoints: [{model: large-model, base_url: "http://127.0.0.1:2/v1", api_key_env: ""}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        pytest.param("model.reasoning", "large-modle", "Did you mean large-model?", id="a slip"),
+        pytest.param("model.reasoning", "o3", "go to http://127.0.0.1:2/v1, the complex tier's primary", id="another"),
+        pytest.param("model.chat.target", "o3", "they have small-model, large-model", id="a target"),
+        pytest.param("model.chat", "large-model", "", id="of the other tier"),
+        pytest.param("model.chat.target.sample_rate", "0.5", "", id="no model at all"),
+        pytest.param("ai.gateway.enabled", "true", "", id="the switch"),
+    ],
+)
+def test_a_pin_of_a_model_that_no_endpoint_has_is_set_and_remarked_on(
+    run: Terminal, folder: Path, key: str, value: str, said: str
+) -> None:
+    (folder / "router_config.yaml").write_text(MODELS)
+
+    assert run("pins", "set", key, value) == 0
+
+    assert said in run.err if said else run.err == ""
+    assert run("pins", "get", key) == 0
+    assert run.out == f"{value}\n"
+    assert ("warning" in run.json("pins", "set", key, value)) == bool(said)
+
+
 def test_budgets_are_set_listed_and_taken_away(run: Terminal) -> None:
     name = ("--scope", "user", "--id", "*", "--period", "day")
 
