@@ -89,7 +89,7 @@ def remark(key: str, value: str, policy: Policy) -> str | None:
     """What whoever sets this pin should know: that no endpoint has the model, as a slip of the pen would look alike."""
     role = _role_of(key)
     models = list(dict.fromkeys(endpoint.model for endpoint in policy.endpoints().values()))
-    if role not in policy.gateway.roles or key.endswith(SAMPLE_RATE) or value in models:
+    if role is None or role not in policy.gateway.roles or key.endswith(SAMPLE_RATE) or value in models:
         return None
     tier = policy.gateway.roles[role]
     known = ", ".join(models[:SHOWN_MODELS]) + (", …" if len(models) > SHOWN_MODELS else "")
