@@ -60,7 +60,7 @@ class ChatRequest:
         body, members = _read(raw)
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
-            raise InvalidRequest("messages must be a list of at least one message.", param="messages")
+            raise InvalidRequest(_no_messages(body), param="messages")
         for index, message in enumerate(messages):
             if not isinstance(message, dict):
                 raise InvalidRequest(f"messages[{index}] must be an object.", param=f"messages[{index}]")
@@ -138,6 +138,15 @@ def _read(raw: bytes) -> tuple[dict[str, Any], Sequence[Member] | None]:
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object.", param=None)
     return body, None
+
+
+def _no_messages(body: Mapping[str, Any]) -> str:
+    example = '[{"role": "user", "content": "…"}]'
+    if "messages" not in body:
+        return f"messages is missing; send a list of at least one message: {example}."
+    if body["messages"] == []:
+        return f"messages is empty; send at least one message: {example}."
+    return f"messages must be a list of messages: {example}."
 
 
 def _check_numbers(messages: list[Any]) -> None:

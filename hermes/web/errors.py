@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from flask import Flask, Response, request
+import difflib
+
+from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map
 
 from hermes.errors import HermesError, InvalidRequest, NotFound
 from hermes.web import answers
 from hermes.web.http import REQUEST_ID, begin
+
+PUBLIC = ("/v1/", "/health")
+"""Only such routes are suggested: nobody shall learn of the others by guessing."""
+
+CLOSE = 0.8
+SHOWN_CHARS = 200
 
 
 class MethodNotAllowed(HermesError):
@@ -32,14 +41,27 @@ def answer(error: HermesError) -> Response:
 
 def _http_exception(error: HTTPException) -> Response:
     if error.code == 404:
-        return answer(NotFound(f"There is no route {request.path}."))
+        meant = _meant(request.path, current_app.url_map)
+        hint = f" Did you mean {meant}?" if meant else ""
+        return answer(NotFound(f"There is no route {request.path[:SHOWN_CHARS]}.{hint}"))
     if error.code == 405:
-        refused = answer(MethodNotAllowed(f"{request.path} does not take {request.method}."))
-        refused.headers["Allow"] = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
+        allowed = sorted(getattr(error, "valid_methods", None) or ())
+        use = " or ".join(method for method in allowed if method not in ("HEAD", "OPTIONS"))
+        refused = answer(MethodNotAllowed(f"{request.path} does not take {request.method}, but {use}."))
+        refused.headers["Allow"] = ", ".join(allowed)
         return refused
     wrapped = InvalidRequest(error.description or error.name)
     wrapped.status = error.code or 500
     return answer(wrapped)
+
+
+def _meant(path: str, routes: Map) -> str | None:
+    """The public route that was probably meant: with `/v1` before it, without what stands in front, rightly spelled."""
+    public = [rule.rule for rule in routes.iter_rules() if rule.rule.startswith(PUBLIC) and not rule.arguments]
+    asked = path.rstrip("/").lower()[:SHOWN_CHARS]
+    ends_so = [route for route in public if asked.endswith(route.removeprefix("/v1"))]
+    close = difflib.get_close_matches(asked, public, n=1, cutoff=CLOSE)
+    return max(ends_so, key=len) if ends_so else close[0] if close else None
 
 
 def _unexpected(error: Exception) -> Response:

@@ -138,6 +138,42 @@ def test_mistakes_are_told_in_openais_shape(
     assert_is_an_error(gateway.request(method, path, JSON, body), status, kind)
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        pytest.param("/chat/completions", CHAT, id="without v1"),
+        pytest.param("/chat/completions/", CHAT, id="with a slash behind"),
+        pytest.param("/v1/v1/chat/completions", CHAT, id="v1 twice"),
+        pytest.param("/openai/v1/completions/stream", "/v1/completions/stream", id="below another path"),
+        pytest.param("/v1/chat/completion", CHAT, id="a letter less"),
+        pytest.param("/V1/Models", "/v1/models", id="in capitals"),
+        pytest.param("/heath", "/health", id="health"),
+        pytest.param("/somewhere/else", None, id="nothing like it"),
+    ],
+)
+def test_a_path_that_is_nearly_right_is_told_the_right_one(gateway: Gateway, path: str, meant: str | None) -> None:
+    got = gateway.request("POST", path, JSON, b"{}")
+
+    assert_is_an_error(got, 404)
+    hint = f" Did you mean {meant}?" if meant else ""
+    assert got.error["message"].startswith(f"There is no route {path}.{hint} (request")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allowed", "use"),
+    [
+        pytest.param(CHAT, "GET", "OPTIONS, POST", "POST", id="a route to post to"),
+        pytest.param("/v1/models", "POST", "GET, HEAD, OPTIONS", "GET", id="a route to read"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_one(gateway: Gateway, path: str, method: str, allowed: str, use: str) -> None:
+    got = gateway.request(method, path, JSON, b"{}" if method == "POST" else None)
+
+    assert_is_an_error(got, 405)
+    assert got.headers["allow"] == allowed
+    assert f"does not take {method}, but {use}." in got.error["message"]
+
+
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(gateway: Gateway) -> None:
     with gateway.open("POST", CHAT, {**JSON, "Content-Length": str(65 * MEGABYTE)}, b"{") as exchange:
         assert_is_an_error(exchange.read_all(), 413)

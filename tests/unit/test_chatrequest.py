@@ -103,6 +103,21 @@ def test_the_field_that_is_wrong_is_named(fields: dict[str, Any], param: str) ->
     assert refused.value.param == param
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        pytest.param(b"{}", "messages is missing", id="none"),
+        pytest.param(b'{"messages": []}', "messages is empty", id="an empty list"),
+        pytest.param(b'{"messages": "hi"}', "messages must be a list", id="a text"),
+        pytest.param(b'{"messages": {}}', "messages must be a list", id="an object"),
+        pytest.param(b'{"messages": null}', "messages must be a list", id="null"),
+    ],
+)
+def test_what_is_wrong_with_the_messages_is_told(body: bytes, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        ChatRequest.parse(body)
+
+
 def test_a_stream_is_asked_for_its_usage_and_nothing_else_changes() -> None:
     assert sent(parsed(stream=True)) == {
         "model": "m",
