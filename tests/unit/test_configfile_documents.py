@@ -22,7 +22,7 @@ EXAMPLE = ROOT / "router_config.example.yaml"
 GUIDE = ROOT / "docs" / "configuration.md"
 
 SECRET = "SECRET-value"
-NAMES = ("ROUTER_PROXY_API_KEY", "PROVIDER_API_KEY", "PROVIDER_API_KEY_2", "OPENAI_API_KEY", "CF_AIG_TOKEN")
+NAMES = ("ROUTER_PROXY_API_KEY", "PROVIDER_API_KEY", "PROVIDER_API_KEY_2", "OPENAI_API_KEY")
 ENV = {name: f"{SECRET}-{name}" for name in NAMES}
 
 TIERS = "models: {simple: &t {model: m, base_url: 'http://a', api_key_env: ''}, complex: *t}\n"
@@ -41,6 +41,18 @@ def test_the_template_loads_without_a_warning() -> None:
     assert policy.warnings == ()
     assert [len(cascade.endpoints) for cascade in policy.cascades.values()] == [3, 2]
     assert policy.routing.teacher is not None
+
+
+def test_the_template_needs_no_more_than_its_first_lines_name() -> None:
+    """`cp router_config.example.yaml router_config.yaml && make run` starts with these, or says what is missing."""
+    first_lines = EXAMPLE.read_text(encoding="utf-8").partition("\nserver:")[0]
+    (needed,) = re.findall(r"needs one variable: (\w+)\.", first_lines)
+
+    policy = load(EXAMPLE, {needed: "a-key"})
+
+    assert all(cascade.endpoints[0].keys for cascade in policy.cascades.values())
+    left_out = {name for name in re.findall(r"[A-Z0-9_]+_KEY(?:_\d)?", first_lines) if name != needed}
+    assert all(any(name in warning for warning in policy.warnings) for name in left_out)
 
 
 def test_the_template_s_values_are_the_defaults_where_there_is_one() -> None:
