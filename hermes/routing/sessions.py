@@ -16,6 +16,7 @@ import orjson
 from gevent import sleep
 
 from hermes.state.store import StateStore, number_of
+from hermes.turns import MOMENT_S
 from hermes.types import TIERS, Principal, Tier
 
 KEPT_S = 7200.0
@@ -138,7 +139,7 @@ class Sessions:
             if session is not None:
                 yield key.partition(":")[2], session
             if number % BATCH == 0:
-                sleep(0)
+                sleep(MOMENT_S)
 
     def _read(self, text: str) -> Session | None:
         """None for a value that another version wrote in another way: such a session is simply new."""

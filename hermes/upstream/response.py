@@ -15,15 +15,17 @@ from contextlib import AbstractContextManager, nullcontext
 import gevent
 import httptools
 
+from hermes.turns import MOMENT_S
 from hermes.upstream.lifeline import Lifeline
 
 RECEIVE_BYTES = 65536
 MAX_HEAD_BYTES = 65536
 MAX_INTERIM_ANSWERS = 16
 JOIN_BELOW_BYTES = 65536
+BYTES_IN_A_ROW = 131_072
 READS_IN_A_ROW = 8
-"""After so many reads that did not have to wait, the others have a turn: a provider faster than its reader would
-otherwise keep the event loop to itself."""
+"""After so much, or so many reads of less, the others have a turn: a provider faster than its reader would otherwise
+keep the event loop to itself."""
 
 MAX_UNPACKED_BYTES = 16 * 1024 * 1024
 """What one read of packed bytes may unpack to."""
@@ -51,9 +53,9 @@ class Response:
     """
 
     __slots__ = (
-        "_chunked", "_clock", "_complete", "_deadline", "_failure", "_head_bytes", "_head_done", "_interim", "_keep",
-        "_length_known", "_lifeline", "_parser", "_reads", "_ready", "_sock", "_unpack", "headers", "received",
-        "status",
+        "_chunked", "_clock", "_complete", "_deadline", "_failure", "_head_bytes", "_head_done", "_in_a_row",
+        "_interim", "_keep", "_length_known", "_lifeline", "_parser", "_ready", "_sock", "_unpack", "headers",
+        "received", "status",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +81,7 @@ class Response:
         self._parser = httptools.HttpResponseParser(self)
         self._head_done = self._complete = self._length_known = self._chunked = False
         self._head_bytes = self._interim = 0
-        self._reads = 0
+        self._in_a_row = 0
         self._ready: list[bytes] = []
         self._failure = ""
         self._unpack: zlib._Decompress | None = None
@@ -206,9 +208,9 @@ class Response:
 
     def _receive(self, idle_timeout_s: float | None) -> None:
         sock = self._open_socket()
-        self._reads += 1
-        if self._reads % READS_IN_A_ROW == 0:
-            self._lifeline.sleep(0)
+        if self._in_a_row >= BYTES_IN_A_ROW:
+            self._in_a_row = 0
+            self._lifeline.sleep(MOMENT_S)
         try:
             with self._limited(sock, idle_timeout_s), self._lifeline:
                 data = sock.recv(RECEIVE_BYTES)
@@ -220,6 +222,7 @@ class Response:
             self._at_end_of_wire()
             return
         self.received += len(data)
+        self._in_a_row += max(len(data), BYTES_IN_A_ROW // READS_IN_A_ROW)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:

@@ -8,6 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 from hermes.bootstrap import Hermes
 from hermes.errors import NotFound
 from hermes.observe.metrics import CONTENT_TYPE
+from hermes.turns import MOMENT_S
 from hermes.web import usage_api
 from hermes.web.caller import operator
 
@@ -31,7 +32,7 @@ def blueprint(hermes: Hermes) -> Blueprint:
 
     @bp.get("/metrics")
     def metrics() -> Response:
-        return Response(hermes.metrics.exposition(lambda: gevent.sleep(0)), content_type=CONTENT_TYPE)
+        return Response(hermes.metrics.exposition(lambda: gevent.sleep(MOMENT_S)), content_type=CONTENT_TYPE)
 
     return bp
 

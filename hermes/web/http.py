@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import gevent
@@ -14,6 +15,7 @@ from gunicorn.http.errors import ChunkMissingTerminator, ParseException
 
 from hermes.errors import BodyTimeout, ClientGone, InvalidRequest, PayloadTooLarge, UnsupportedMedia
 from hermes.observe.logs import request_id_var
+from hermes.turns import MOMENT_S
 
 REQUEST_ID = "hermes.request_id"
 READ_BYTES = 65536
@@ -21,6 +23,8 @@ BODY_PACE_S = 30.0
 """Each 64 KiB of a body must arrive within this; gunicorn itself waits for ever."""
 
 CHUNK_END_BYTES = 2
+READS_IN_A_ROW = 16
+"""After so many, a megabyte, the others have a turn; a body that is there already is read without waiting."""
 
 
 def new_request_id() -> str:
@@ -74,19 +78,34 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
     if length is not None and length > limit:
         raise _too_large(limit)
     deadline = time.monotonic() + _patience_s(environ)
-    pieces: list[bytes] = []
-    left = limit + 1 if length is None else length
-    while left > 0:
-        piece = _read(environ, min(READ_BYTES, left), deadline)
-        if not piece:
-            break
-        pieces.append(piece)
-        left -= len(piece)
+    wanted = limit + 1 if length is None else length
+    body = _read_up_to(environ, wanted, deadline)
+    left = wanted - len(body)
     if length is None and left == 0:
         raise _too_large(limit)
     if length is not None and left:
         raise ClientGone
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return body
+
+
+def _read_up_to(environ: dict[str, Any], wanted: int, deadline: float) -> bytes:
+    """So many bytes, fewer if there are no more. A long body grows where it is, since joining its pieces at the end
+    would hold up the event loop; and one that comes faster than it is read leaves the others a turn.
+    """
+    first = _read(environ, min(READ_BYTES, wanted), deadline) if wanted else b""
+    if not first or len(first) == wanted:
+        return first
+    whole, reads = BytesIO(), 1
+    whole.write(first)
+    while (left := wanted - whole.tell()) > 0:
+        piece = _read(environ, min(READ_BYTES, left), deadline)
+        if not piece:
+            break
+        whole.write(piece)
+        reads += 1
+        if reads % READS_IN_A_ROW == 0:
+            gevent.sleep(MOMENT_S)
+    return whole.getvalue()
 
 
 def _patience_s(environ: dict[str, Any]) -> float:
