@@ -16,11 +16,13 @@ import orjson
 from hermes import rawjson
 from hermes.chatrequest import ChatRequest, parse_object
 from hermes.errors import InvalidRequest
+from hermes.metadata import MAX_NAME_CHARS, classes_of, name_of
 
 OWN_FIELDS = ("role", "context_hint", "metadata")
 RESPONSE_FORMATS = ("text", "json_object")
 DEFAULT_ROLE = "chat"
-MAX_NAME_CHARS = 256
+MAX_HINT_CHARS = 10_000
+"""Of a context_hint, which is a name or a question, not a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +55,17 @@ class ContractRequest:
             raise InvalidRequest("metadata must be an object.", param="metadata")
         known = metadata or {}
         is_legacy = "prompt" in body and "messages" not in body
-        function_name = _name(known, "function_name", "functionName")
+        function_name = name_of(known, "function_name", "functionName")
         if function_name is None and not is_legacy:
             raise InvalidRequest("metadata.function_name is required: it says which function calls.", param="metadata")
         return cls(
             chat=ChatRequest.parse(_as_chat(raw, body, is_legacy=is_legacy, stream=stream)),
-            role=_text(body, "role") or DEFAULT_ROLE,
+            role=_text(body, "role", MAX_NAME_CHARS) or DEFAULT_ROLE,
             function_name=function_name,
-            use_case=_name(known, "use_case", "useCase"),
-            user_id=_name(known, "user_id", "userId") or _name(body, "user"),
-            data_classes=_classes(known),
-            context_hint=_text(body, "context_hint"),
+            use_case=name_of(known, "use_case", "useCase"),
+            user_id=name_of(known, "user_id", "userId") or name_of(body, "user"),
+            data_classes=classes_of(known),
+            context_hint=_text(body, "context_hint", MAX_HINT_CHARS),
             is_legacy=is_legacy,
         )
 
@@ -106,22 +108,10 @@ def _prompt(body: Mapping[str, Any]) -> str:
     return prompt
 
 
-def _text(body: Mapping[str, Any], field: str) -> str | None:
+def _text(body: Mapping[str, Any], field: str, max_chars: int) -> str | None:
     value = body.get(field)
     if value is not None and not isinstance(value, str):
         raise InvalidRequest(f"{field} must be a text.", param=field)
+    if value and len(value) > max_chars:
+        raise InvalidRequest(f"{field} must have {max_chars:,} characters at most.", param=field)
     return value or None
-
-
-def _name(source: Mapping[str, Any], *spellings: str) -> str | None:
-    """A name in either spelling, cut to a length that fits every index; numbers count as their text."""
-    for spelling in spellings:
-        value = source.get(spelling)
-        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
-            return str(value).strip()[:MAX_NAME_CHARS]
-    return None
-
-
-def _classes(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    classes = metadata.get("data_classes", metadata.get("dataClasses")) or ()
-    return tuple(str(item) for item in classes) if isinstance(classes, list | tuple) else (str(classes),)

@@ -16,6 +16,7 @@ from hermes.contractrequest import ContractRequest, with_house_voice
 from hermes.directory import Directory, Scope
 from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import InvalidRequest
+from hermes.metadata import classes_of, session_of
 from hermes.policy import Policy
 from hermes.routing.router import Asked, Router
 from hermes.types import Cascade, Decision, Endpoint, Principal
@@ -94,12 +95,11 @@ class RouterHalf:
         chat = ChatRequest.parse(raw)
         metadata = chat.body.get("metadata")
         known = metadata if isinstance(metadata, Mapping) else {}
-        named, classes = known.get("session_id"), known.get("data_classes")
         return Incoming(
             chat=chat,
             principal=with_user(principal, chat.body, said.user),
-            data_classes=tuple(map(str, classes)) if isinstance(classes, list) else (),
-            named_session=said.session or (str(named) if named else None),
+            data_classes=classes_of(known),
+            named_session=said.session or session_of(known),
             forced_tier=said.tier,
         )
 

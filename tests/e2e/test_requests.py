@@ -52,6 +52,21 @@ def test_the_provider_reads_what_was_meant(world: World, body: bytes, streamed: 
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("session_id", "x" * 1_000_000, id="a session of a megabyte"),
+        pytest.param("data_classes", ["x"] * 100_000, id="a hundred thousand classes of data"),
+    ],
+)
+def test_metadata_that_hermes_reads_is_bounded(world: World, name: str, value: object) -> None:
+    got = world.gateway.chat(metadata={name: value, "anything": "x" * 1000})
+
+    assert (got.status, got.error["param"]) == (400, f"metadata.{name}")
+    assert len(got.body) < 1000
+    assert world.calls() == []
+
+
+@pytest.mark.parametrize(
     "content",
     [
         pytest.param('"a\\ud800b"', id="half a surrogate pair"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.contractrequest import ContractRequest, with_house_voice
+from hermes.contractrequest import MAX_HINT_CHARS, ContractRequest, with_house_voice
 from hermes.errors import InvalidRequest
 
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -89,6 +89,11 @@ def test_a_prompt_is_served_as_a_chat_of_one_message(prompt: Any) -> None:
         pytest.param({"role": 7}, "role", id="a role that is no text"),
         pytest.param({"response_format": "xml"}, "response_format", id="an unknown format"),
         pytest.param({"context_hint": []}, "context_hint", id="a hint that is no text"),
+        pytest.param({"context_hint": "x" * (MAX_HINT_CHARS + 1)}, "context_hint", id="a hint that is a document"),
+        pytest.param({"role": "x" * 300}, "role", id="a role that is a text"),
+        pytest.param(
+            {"metadata": {"function_name": "f", "data_classes": 7}}, "metadata.data_classes", id="a class of data"
+        ),
         pytest.param({"messages": []}, "messages", id="no messages"),
     ],
 )

@@ -1,0 +1,74 @@
+"""What Hermes reads of a request's `metadata`, within bounds: names, a session, classes of data.
+
+A name is cut, as it is only shown and counted. A session or a class of data is refused instead where it is too long:
+cut, two conversations would be taken for one, or a rule would miss what it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hermes.errors import InvalidRequest
+
+MAX_NAME_CHARS: Final = 256
+"""Fits every index of a database."""
+
+MAX_SESSION_CHARS: Final = 512
+MAX_CLASSES: Final = 64
+
+
+def name_of(source: Mapping[str, Any], *spellings: str) -> str | None:
+    """A name in one of its spellings, cut; numbers count as their text.
+
+    >>> name_of({"userId": " alice "}, "user_id", "userId"), name_of({"user_id": 7}, "user_id"), name_of({}, "user_id")
+    ('alice', '7', None)
+    """
+    for spelling in spellings:
+        value = source.get(spelling)
+        if isinstance(value, str | int) and not isinstance(value, bool) and (text := str(value).strip()):
+            return text[:MAX_NAME_CHARS]
+    return None
+
+
+def session_of(metadata: Mapping[str, Any]) -> str | None:
+    """The session that the caller names; None where none is.
+
+    Raises:
+        InvalidRequest: it is no text or number, or too long.
+    """
+    value = metadata.get("session_id")
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidRequest("metadata.session_id must be a text.", param="metadata.session_id")
+    if len(text := str(value)) > MAX_SESSION_CHARS:
+        raise InvalidRequest(
+            f"metadata.session_id must have {MAX_SESSION_CHARS} characters at most.", param="metadata.session_id"
+        )
+    return text
+
+
+def classes_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """The classes of data that a request says it holds: a list, or one text with commas between them.
+
+    OpenAI's own metadata takes texts only, hence the second form.
+
+    Raises:
+        InvalidRequest: they are something else, or too many, or too long.
+    """
+    value = metadata.get("data_classes", metadata.get("dataClasses"))
+    if value is None:
+        return ()
+    listed = value.split(",", MAX_CLASSES) if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        raise _wrong_classes("must be a list of texts")
+    if len(listed) > MAX_CLASSES:
+        raise _wrong_classes(f"must have {MAX_CLASSES} entries at most")
+    if any(len(item) > MAX_NAME_CHARS for item in listed):
+        raise _wrong_classes(f"must hold texts of {MAX_NAME_CHARS} characters at most")
+    return tuple(name for item in listed if (name := item.strip()))
+
+
+def _wrong_classes(what: str) -> InvalidRequest:
+    return InvalidRequest(f"metadata.data_classes {what}.", param="metadata.data_classes")
