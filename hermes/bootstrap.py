@@ -27,6 +27,7 @@ from hermes.admission.keys import SECRET_FILE, KeyDigest, server_secret
 from hermes.admission.limits import Limits
 from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
+from hermes.configfile.changes import changes
 from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
 from hermes.errors import ConfigurationInvalid, NotFound
@@ -56,6 +57,7 @@ from hermes.storage.hints import HintRepository
 from hermes.storage.live import LiveDirectory
 from hermes.storage.repositories import UsageFilter, UsageRepository
 from hermes.storage.spending import Spending
+from hermes.storage.trail import Trail
 from hermes.types import UsageRecord
 from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
@@ -90,6 +92,7 @@ class Hermes:
     directory: DirectoryRepository
     live: LiveDirectory
     editor: DirectoryEditor
+    trail: Trail
     auth: Authenticator
     switch: KillSwitch
     budgets: Budgets
@@ -153,14 +156,16 @@ class Hermes:
         """What was used of a budget in its current period, and when that began and ends."""
         return self.budgets.figures(budget, self.policies.current().budgets.timezone)
 
-    def reload(self) -> Policy:
+    def reload(self, actor: str) -> Policy:
         """Reads the configuration anew and, if it is good, puts it in force here and soon in every other worker.
 
         Raises:
             ConfigurationInvalid: it is not; nothing has changed anywhere.
         """
+        old = self.policies.current()
         policy = self._load()
         self.reloaded.say()
+        self.trail.note(actor, "config.reload", policy.source, *changes(old.document, policy.document))
         if not self._is_state_up():
             log.warning("The other workers will load this configuration when the shared state is back")
         return policy
@@ -320,9 +325,9 @@ def build(settings: Settings) -> Hermes:
         secret_file = settings.data_folder() / SECRET_FILE
         log.warning("API keys are checked with the file %s: on several machines set HERMES_SECRET alike", secret_file)
     return Hermes(
-        settings, store, reloaded, policies, directories, directory, live, editor, auth, switch, budgets, gateway,
-        sessions, breakers, HangupWatch(), metrics, database, usage, prices, spool, drain, traces, transport, asker,
-        persona, surrogates, demo,
+        settings, store, reloaded, policies, directories, directory, live, editor, Trail(directory.note), auth,
+        switch, budgets, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, prices, spool,
+        drain, traces, transport, asker, persona, surrogates, demo,
     )  # fmt: skip
 
 

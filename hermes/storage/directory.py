@@ -52,6 +52,12 @@ class DirectoryRepository:
         """The last changes, newest first: id, at, actor, action, target, before, after."""
         return self._database.read(audit.newest, limit)
 
+    def note(
+        self, actor: str, action: str, target: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    ) -> None:
+        """Puts on record what was done elsewhere; see `audit.note`."""
+        self._change(audit.note, actor, action, target, before, after)
+
     # -- keys ---------------------------------------------------------------------------------------------
 
     def create_key(self, new: NewKey, digest: str, prefix: str, actor: str) -> dict[str, Any]:

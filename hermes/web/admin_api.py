@@ -48,8 +48,11 @@ def _add_sessions(bp: Blueprint, hermes: Hermes) -> None:
 
     @bp.delete("/admin/sessions/<key>")
     def evict(key: str) -> Response:
+        session = hermes.sessions.get(key)
         if not hermes.sessions.evict(key):
             raise NotFound(f"There is no session {key}; GET /admin/sessions lists those that are.")
+        before = {"tier": session.tier, "user_id": session.user_id} if session is not None else None
+        hermes.trail.note(operator(hermes), "session.evict", key, before)
         return jsonify({"evicted": key})
 
 
@@ -68,8 +71,10 @@ def _add_circuits(bp: Blueprint, hermes: Hermes) -> None:
         if wanted is not None and wanted not in endpoints:
             raise NotFound(f"There is no endpoint {wanted}; GET /circuits lists those that are.")
         names = [wanted] if wanted is not None else list(endpoints)
+        before = {name: hermes.breakers.circuit(endpoints[name], policy.breaker).state for name in names}
         for name in names:
             hermes.breakers.reset(endpoints[name], policy.breaker)
+        hermes.trail.note(operator(hermes), "circuit.reset", wanted or "*", before)
         return jsonify({"reset": names})
 
 
@@ -81,5 +86,5 @@ def _add_configuration(bp: Blueprint, hermes: Hermes) -> None:
 
     @bp.post("/reload")
     def reload() -> Response:
-        policy = hermes.reload()
+        policy = hermes.reload(operator(hermes))
         return jsonify({"status": "reloaded", "source": policy.source, "warnings": list(policy.warnings)})

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -367,6 +368,28 @@ def test_every_change_is_on_record_with_who_did_it(world: World) -> None:
     assert [entry["action"] for entry in (made, pinned, revoked)] == ["key.create", "pin.set", "key.revoke"]
     assert (pinned["target"], pinned["after"]) == ("model.chat", {"value": "primary-model"})
     assert world.gateway.admin("GET", "/admin/audit?limit=0").error["param"] == "limit"
+
+
+def test_what_is_done_outside_the_database_is_on_record_too(world: World) -> None:
+    operator = make_key(world, "admin", "router")
+    world.gateway.chat(tier=None, headers={**bearer(operator["key"]), "X-Hermes-Session": "s"})
+    (key, *_) = world.gateway.admin("GET", "/admin/sessions").json["sessions"]
+    endpoint = world.gateway.circuits()["lone-model"]["endpoint"]
+    world.configure(limits={"per_user": {"concurrent": 7}})
+
+    for method, path in (
+        ("POST", "/reload"),
+        ("DELETE", f"/admin/sessions/{key}"),
+        ("POST", f"/circuits/reset?endpoint={quote(endpoint, safe='')}"),
+    ):
+        assert world.gateway.request(method, path, bearer(operator["key"])).status == 200
+
+    reset, evicted, again, reloaded = world.gateway.admin("GET", "/admin/audit?limit=4").json["entries"]
+    assert {entry["actor"] for entry in (reset, evicted, again)} == {f"key:{operator['id']}"}
+    assert (reset["action"], reset["target"], reset["before"]) == ("circuit.reset", endpoint, {endpoint: "closed"})
+    assert (evicted["action"], evicted["target"], evicted["before"]["tier"]) == ("session.evict", key, "simple")
+    assert (again["action"], again["before"], again["after"]) == ("config.reload", {}, {})
+    assert (reloaded["actor"], reloaded["after"]["limits.per_user.concurrent"]) == ("admin", 7)
 
 
 def test_the_command_line_and_the_server_share_one_directory(world: World) -> None:
