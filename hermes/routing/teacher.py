@@ -8,6 +8,7 @@ half a minute, then one call tries whether it is back.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -36,6 +37,8 @@ WAIT_MARGIN_S = 1.0
 
 _LABEL = re.compile(r"(?<![^\W_])(simple|complex)(?![^\W_])")
 _LABEL_AT_START = re.compile(r"[\W_]*(simple|complex)(?![^\W_])")
+
+log = logging.getLogger("hermes-router.routing")
 
 Ask = Callable[[TeacherPolicy, str], str]
 """Sends a prompt and gives the reply's text: its content or, where that is empty, its `reasoning_content`.
@@ -150,6 +153,10 @@ class Teacher:
             reply = self._ask(policy, prompt)
         except (HermesError, OSError, ValueError) as error:
             breaker.failed(self._clock())
+            rests = breaker.failures >= FAILURES_TO_OPEN
+            then = f"it is left alone for {REST_S:.0f} s" if rests else "the surrogate or the default tier decides"
+            reason = str(error) or type(error).__name__
+            log.warning("The classifier %s gave no verdict (%s); %s", policy.endpoint.id, reason, then)
             return _Outcome(failure=f"the classifier did not answer: {type(error).__name__}")
         except BaseException:
             breaker.interrupted(self._clock())

@@ -200,6 +200,17 @@ def opened(clock: Clock) -> tuple[Teacher, Model]:
     return teacher, model
 
 
+def test_each_failure_is_told_and_none_while_it_is_left_alone(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    teacher, _ = opened(clock)
+    refused(teacher)
+
+    first, second, third = caplog.records
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    assert first.getMessage() == second.getMessage()
+    assert first.getMessage().endswith(" gave no verdict (down); the surrogate or the default tier decides")
+    assert third.getMessage().endswith(" gave no verdict (down); it is left alone for 30 s")
+
+
 def test_after_three_failures_in_a_row_it_is_left_alone_for_thirty_seconds(clock: Clock) -> None:
     teacher, model = opened(clock)
     model.answer = "simple"
