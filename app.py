@@ -22,6 +22,7 @@ DIRECTORY_EVERY_S = 0.4
 SWITCH_EVERY_S = 0.25
 KEY_USE_EVERY_S = 30.0
 PROFILE_EVERY_S = 15.0
+STALE_EVERY_S = 5.0
 STOP_WAIT_S = 5.0
 
 try:
@@ -43,6 +44,7 @@ loops.every(DIRECTORY_EVERY_S, hermes.live.refresh_if_changed, "directory")
 loops.every(SWITCH_EVERY_S, hermes.switch.look, "kill switch")
 loops.every(KEY_USE_EVERY_S, hermes.note_key_use, "key use")
 loops.every(PROFILE_EVERY_S, hermes.renew_profile, "profile hint")
+loops.every(STALE_EVERY_S, hermes.transport.close_stale, "idle connections")
 
 
 def drain() -> None:

@@ -5,7 +5,8 @@ the whole attempt, never a fresh allowance. Redirects are not followed;
 proxies and `.netrc` are not looked at; nothing is ever sent twice. Bytes are handed on as they come from the wire.
 
 A connection returns to the pool only after a whole answer, and is looked at before it is used again: one that is
-readable while nothing was asked has been closed, or holds an answer that is somebody else's.
+readable while nothing was asked has been closed, or holds an answer that is somebody else's. What nobody
+uses is closed soon after it is too old (`close_stale`), so that neither side holds a connection for nothing.
 """
 
 from __future__ import annotations
@@ -112,6 +113,25 @@ class Transport:
             raise
         return response
 
+    @property
+    def idle(self) -> int:
+        """How many connections are kept for later."""
+        return sum(map(len, self._idle.values()))
+
+    def close_stale(self) -> None:
+        """Closes idle connections that are too old to be used again, or that the provider has closed; for a loop."""
+        for place, connections in list(self._idle.items()):
+            kept: list[tuple[socket.socket, float]] = []
+            for sock, since in connections:
+                if self._is_fresh(place, sock, since):
+                    kept.append((sock, since))
+                else:
+                    sock.close()
+            if kept:
+                self._idle[place] = kept
+            else:
+                del self._idle[place]
+
     def close(self) -> None:
         """Closes every idle connection."""
         for connections in self._idle.values():
@@ -121,13 +141,16 @@ class Transport:
 
     def _pooled(self, place: tuple[str, str, int]) -> socket.socket | None:
         connections = self._idle.get(place)
-        limit = IDLE_TLS_S if place[0] == "https" else IDLE_PLAIN_S
         while connections:
             sock, since = connections.pop()
-            if self._clock() - since < limit and not _is_readable(sock):
+            if self._is_fresh(place, sock, since):
                 return sock
             sock.close()
         return None
+
+    def _is_fresh(self, place: tuple[str, str, int], sock: socket.socket, since: float) -> bool:
+        limit_s = IDLE_TLS_S if place[0] == "https" else IDLE_PLAIN_S
+        return self._clock() - since < limit_s and not _is_readable(sock)
 
     def _keep(self, place: tuple[str, str, int], sock: socket.socket) -> None:
         connections = self._idle.setdefault(place, [])

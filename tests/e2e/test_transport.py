@@ -5,14 +5,16 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from hermes.upstream import response as client
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.response import Lost, NotSent, Response, TimedOut
-from hermes.upstream.transport import Target, Transport
+from hermes.upstream.transport import IDLE_PLAIN_S, Target, Transport
 
+from .gateway import eventually
 from .provider import Provider
 from .replies import Reply, answer, chat, drip, in_pieces, over_and_over, raw, silence
 
@@ -62,6 +64,35 @@ def test_a_connection_that_was_closed_meanwhile_is_not_used(transport: Transport
     body_of(transport, provider)
 
     assert [call.connection for call in provider.calls] == [1, 2]
+
+
+class Clock:
+    """Time that passes when a test says so, beside the real one."""
+
+    def __init__(self) -> None:
+        self.more_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.more_s
+
+
+@pytest.mark.parametrize("older_s", [0.0, IDLE_PLAIN_S], ids=["the provider has closed it", "it is too old"])
+def test_what_nobody_uses_is_closed_on_this_side_too(provider: Provider, older_s: float) -> None:
+    clock = Clock()
+    transport = Transport(clock=clock)
+    with closing(transport):
+        body_of(transport, provider)
+        transport.close_stale()
+        assert provider.open_connections == 1, "it is young and open"
+
+        clock.more_s = older_s
+        if not older_s:
+            provider.close_idle()
+            time.sleep(0.02)
+        transport.close_stale()
+
+        assert transport.idle == 0
+        assert eventually(lambda: provider.open_connections, lambda number: number == 0) == 0
 
 
 def test_an_answer_that_nobody_asked_for_is_never_given_to_the_next_caller(
