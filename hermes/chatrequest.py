@@ -7,7 +7,7 @@ fields that do not exist yet included.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -50,6 +50,12 @@ class ChatRequest:
     members: Sequence[Member] | None = None
     """Where the fields stand in the bytes, where that was found on the way."""
 
+    changes: Mapping[str, bytes] = field(default_factory=dict)
+    """Members that are not sent as the caller wrote them, as JSON; the body has them already."""
+
+    without: tuple[str, ...] = ()
+    """Members that are not sent at all; the body does not have them."""
+
     @classmethod
     def parse(cls, raw: bytes) -> ChatRequest:
         """Reads the request's bytes.
@@ -57,7 +63,23 @@ class ChatRequest:
         Raises:
             InvalidRequest: it is no JSON object with a list of messages, or has more of something than any request.
         """
-        body, members = _read(raw)
+        body, members = read_object(raw)
+        return cls.of(raw, body, members)
+
+    @classmethod
+    def of(
+        cls,
+        raw: bytes,
+        body: Mapping[str, Any],
+        members: Sequence[Member] | None,
+        changes: Mapping[str, bytes] | None = None,
+        without: tuple[str, ...] = (),
+    ) -> ChatRequest:
+        """The request of a body that has been read; raises as `parse`.
+
+        Args:
+            body: with the changes, without what is left out.
+        """
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise InvalidRequest(_no_messages(body), param="messages")
@@ -74,7 +96,10 @@ class ChatRequest:
             raise InvalidRequest("model must be a string.", param="model")
         options = body.get("stream_options")
         wants_usage = isinstance(options, dict) and options.get("include_usage") is True
-        return cls(raw, body, messages, model or "", stream is True, wants_usage, members=members)
+        return cls(
+            raw, body, messages, model or "", stream is True, wants_usage,
+            members=members, changes=changes or {}, without=without,
+        )  # fmt: skip
 
     def outgoing(self, model: str, *, ask_usage: bool) -> list[bytes]:
         """The body for a provider: the caller's bytes with the model set and, for a stream, usage asked for.
@@ -82,15 +107,16 @@ class ChatRequest:
         Args:
             ask_usage: False for an endpoint that refuses `stream_options`: then it is left out altogether.
         """
-        changes = {"model": orjson.dumps(model)}
+        changes = {**self.changes, "model": orjson.dumps(model)}
         if "stream_options" in self.body and not ask_usage:
-            return rawjson.replaced(self.raw, changes, without=["stream_options"], known=self.members)
+            without = (*self.without, "stream_options")
+            return rawjson.replaced(self.raw, changes, without=without, known=self.members)
         added: dict[str, bytes] = {}
         if self.stream and ask_usage and not self.wants_usage:
             options = self.body.get("stream_options")
             asked = {**options, "include_usage": True} if isinstance(options, dict) else {"include_usage": True}
-            (changes if "stream_options" in self.body else added)["stream_options"] = orjson.dumps(asked)
-        return rawjson.replaced(self.raw, changes, added=added, known=self.members)
+            (changes if "stream_options" in self.body else added)["stream_options"] = largejson.written(asked)
+        return rawjson.replaced(self.raw, changes, added=added, without=self.without, known=self.members)
 
     def choices(self) -> int:
         """How many choices are asked for."""
@@ -115,16 +141,17 @@ class ChatRequest:
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
-    """The bytes as a JSON object. Of two equal keys the last counts, as providers read it.
+    """The bytes as a JSON object; see `read_object`."""
+    return read_object(raw)[0]
+
+
+def read_object(raw: bytes) -> tuple[dict[str, Any], Sequence[Member] | None]:
+    """The bytes as a JSON object, and where its members stand if that is known. Of two equal keys the last counts, as
+    providers read it.
 
     Raises:
         InvalidRequest: they are none, or one of a size or depth that no request has.
     """
-    return _read(raw)[0]
-
-
-def _read(raw: bytes) -> tuple[dict[str, Any], Sequence[Member] | None]:
-    """The object, and where its members stand if that is known."""
     if len(raw) > LARGE_BYTES:
         try:
             return largejson.read(raw)

@@ -7,15 +7,16 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
-from hermes import rawjson
-from hermes.chatrequest import ChatRequest, parse_object
+from hermes import largejson, rawjson
+from hermes.chatrequest import ChatRequest, read_object
 from hermes.errors import InvalidRequest
+from hermes.jsonmap import Member
 from hermes.metadata import MAX_NAME_CHARS, classes_of, name_of
 
 OWN_FIELDS = ("role", "context_hint", "metadata")
@@ -49,7 +50,7 @@ class ContractRequest:
         Raises:
             InvalidRequest: naming the field.
         """
-        body = parse_object(raw)
+        body, members = read_object(raw)
         metadata = body.get("metadata")
         if metadata is not None and not isinstance(metadata, Mapping):
             raise InvalidRequest("metadata must be an object.", param="metadata")
@@ -59,7 +60,7 @@ class ContractRequest:
         if function_name is None and not is_legacy:
             raise InvalidRequest("metadata.function_name is required: it says which function calls.", param="metadata")
         return cls(
-            chat=ChatRequest.parse(_as_chat(raw, body, is_legacy=is_legacy, stream=stream)),
+            chat=_as_chat(raw, body, members, is_legacy=is_legacy, stream=stream),
             role=_text(body, "role", MAX_NAME_CHARS) or DEFAULT_ROLE,
             function_name=function_name,
             use_case=name_of(known, "use_case", "useCase"),
@@ -71,32 +72,51 @@ class ContractRequest:
 
 
 def with_house_voice(request: ChatRequest, voice: str) -> ChatRequest:
-    """The request with the operator's system text in front of its messages."""
+    """The request with the operator's system text as the first of its messages; the caller's own come after it."""
     if not voice:
         return request
+    message = {"role": "system", "content": voice}
+    messages = [message, *request.messages]
     members = rawjson.members(request.raw) if request.members is None else request.members
+    before = request.changes.get("messages") or _written(request.raw, members)
+    inside = before.index(b"[") + 1
+    written = b"".join((before[:inside], orjson.dumps(message), b",", memoryview(before)[inside:]))
+    return replace(
+        request,
+        body={**request.body, "messages": messages},
+        messages=messages,
+        members=members,
+        changes={**request.changes, "messages": written},
+    )
+
+
+def _written(raw: bytes, members: Sequence[Member]) -> bytes:
+    """The messages as the caller wrote them: those that count, which are the last."""
     member = next(m for m in reversed(members) if m.key == "messages")
-    start = request.raw.index(b"[", member.value_start) + 1
-    message = orjson.dumps({"role": "system", "content": voice}) + b","
-    return ChatRequest.parse(request.raw[:start] + message + request.raw[start:])
+    return raw[member.value_start : member.value_end]
 
 
-def _as_chat(raw: bytes, body: Mapping[str, Any], *, is_legacy: bool, stream: bool) -> bytes:
-    """The bytes of the chat request that the provider is to see, but for its model."""
-    changes: dict[str, bytes] = {}
+def _as_chat(
+    raw: bytes, body: dict[str, Any], members: Sequence[Member] | None, *, is_legacy: bool, stream: bool
+) -> ChatRequest:
+    """The chat request that the provider is to see, but for its model; read once, whatever is changed in it."""
+    own_fields = (*OWN_FIELDS, "prompt") if is_legacy else OWN_FIELDS
+    without = tuple(name for name in own_fields if name in body)
+    changed: dict[str, Any] = {}
     response_format = body.get("response_format")
     if isinstance(response_format, str):
         if response_format not in RESPONSE_FORMATS:
             known = " or ".join(RESPONSE_FORMATS)
             raise InvalidRequest(f"response_format must be {known}, or an object.", param="response_format")
-        changes["response_format"] = orjson.dumps({"type": response_format})
+        changed["response_format"] = {"type": response_format}
     if stream:
-        changes["stream"] = b"true"
-    own_fields = (*OWN_FIELDS, "prompt") if is_legacy else OWN_FIELDS
-    without = [field for field in own_fields if field in body]
+        changed["stream"] = True
     if is_legacy:
-        changes["messages"] = orjson.dumps([{"role": "user", "content": _prompt(body)}])
-    return b"".join(rawjson.replaced(raw, changes, without=without)) if changes or without else raw
+        changed["messages"] = [{"role": "user", "content": _prompt(body)}]
+    seen = {**{name: value for name, value in body.items() if name not in without}, **changed}
+    return ChatRequest.of(
+        raw, seen, members, {name: largejson.written(value) for name, value in changed.items()}, without
+    )
 
 
 def _prompt(body: Mapping[str, Any]) -> str:

@@ -147,6 +147,14 @@ def parsed(text: bytes) -> Any:
             raise error from None
 
 
+def written(value: Any) -> bytes:
+    """JSON of whatever `parsed` has given, halves of surrogate pairs and numbers beyond 64 bits included."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value).encode()
+
+
 def _character_end(raw: bytes, start: int, limit: int) -> int:
     """The last place up to the limit that is between two characters of a text."""
     end = limit

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hermes.chatrequest import ChatRequest
 from hermes.contractrequest import MAX_HINT_CHARS, ContractRequest, with_house_voice
 from hermes.errors import InvalidRequest
 
@@ -19,7 +20,11 @@ def parsed(**fields: Any) -> ContractRequest:
 
 
 def sent(request: ContractRequest) -> dict[str, Any]:
-    return dict(json.loads(b"".join(request.chat.outgoing("m", ask_usage=True))))
+    return sent_chat(request.chat)
+
+
+def sent_chat(chat: ChatRequest) -> dict[str, Any]:
+    return dict(json.loads(b"".join(chat.outgoing("m", ask_usage=True))))
 
 
 @pytest.mark.parametrize(
@@ -108,5 +113,52 @@ def test_the_house_voice_stands_in_front() -> None:
     request = with_house_voice(parsed().chat, "Be kind.")
 
     assert request.messages == [{"role": "system", "content": "Be kind."}, *MESSAGES]
-    assert json.loads(request.raw)["messages"] == request.messages
+    assert sent_chat(request) == {"model": "m", "messages": request.messages}
     assert with_house_voice(request, "") is request
+
+
+@pytest.mark.parametrize(
+    ("raw", "messages"),
+    [
+        pytest.param(
+            b'{"messages":[ {"role":"system", "content":"mine"},{"role":"user","content":"h\\u00e9"} ],%b}',
+            b' {"role":"system", "content":"mine"},{"role":"user","content":"h\\u00e9"} ',
+            id="a system message of the caller's, byte for byte",
+        ),
+        pytest.param(
+            b'{"prompt":"hi",%b}',
+            b'{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}',
+            id="a prompt",
+        ),
+        pytest.param(
+            b'{"messages":[],"messages":[{"role":"user"}],%b}',
+            b'{"role":"user"}',
+            id="the messages that count",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_house_voice_is_first_whatever_the_form_of_the_request(raw: bytes, messages: bytes, stream: bool) -> None:
+    read = ContractRequest.parse(raw.replace(b"%b", b'"metadata":{"function_name":"f"}'), stream=stream)
+
+    request = with_house_voice(read.chat, "Be kind.")
+
+    out = b"".join(request.outgoing("m", ask_usage=True))
+    assert b'"messages":[{"role":"system","content":"Be kind."},' + messages + b"]" in out
+    assert json.loads(out)["messages"] == request.messages == request.body["messages"]
+    assert b"metadata" not in out
+    assert b"prompt" not in out
+
+
+def test_what_is_written_anew_may_hold_what_the_strict_parser_refuses() -> None:
+    prompt = ContractRequest.parse(b'{"prompt":"a\\ud800b"}', stream=True)
+    options = ContractRequest.parse(
+        b'{"prompt":"a","stream_options":{"a":"\\ud800","b":123456789012345678901234567890}}', stream=True
+    )
+
+    assert sent(prompt)["messages"] == [{"role": "user", "content": "a\ud800b"}]
+    assert sent(options)["stream_options"] == {
+        "a": "\ud800",
+        "b": 123456789012345678901234567890,
+        "include_usage": True,
+    }
