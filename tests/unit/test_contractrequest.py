@@ -127,7 +127,7 @@ def test_the_house_voice_stands_in_front() -> None:
         ),
         pytest.param(
             b'{"prompt":"hi",%b}',
-            b'{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}',
+            b'{"role":"user","content":"hi"}',
             id="a prompt",
         ),
         pytest.param(
