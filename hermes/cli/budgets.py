@@ -11,6 +11,7 @@ from hermes.cli.directory import open_directory, say_json, say_table
 from hermes.directory import Action, BudgetScope, Period
 
 COLUMNS = ("scope", "id", "period", "limit", "action", "warns at")
+ACTION_HELP = "What happens at the limit: refuse (the default), answer by the simple tier, or only tell."
 
 
 @click.group()
@@ -19,17 +20,26 @@ def budgets() -> None:
 
 
 @budgets.command("set")
-@click.option("--scope", type=click.Choice(get_args(BudgetScope)), required=True, help="What is limited.")
-@click.option("--id", "scope_id", help="Which one of it; * is each one by itself. Not for the global scope.")
+@click.option("--scope", type=click.Choice(get_args(BudgetScope)), required=True, help="Whose use is limited.")
+@click.option("--id", "scope_id", help="Which key (its id), user or function; * is each one by itself. Not for global.")
 @click.option("--period", type=click.Choice(get_args(Period)), required=True, help="A calendar period.")
-@click.option("--limit-usd", type=float, help="The limit in USD; or one of the next two.")
+@click.option("--limit-usd", type=float, help="The limit in USD. Exactly one of the three limits must be given.")
 @click.option("--limit-tokens", type=int, help="The limit in tokens.")
 @click.option("--limit-requests", type=int, help="The limit in requests.")
-@click.option("--action", type=click.Choice(get_args(Action)), help="What happens at the limit; block if not given.")
-@click.option("--warn-share", type=float, help="From which share of the limit a warning is given; 0.8 if not given.")
+@click.option(
+    "--action",
+    type=click.Choice(get_args(Action)),
+    help="What happens at the limit: refuse (the default), answer by the simple tier, or only tell.",
+)
+@click.option("--warn-share", type=float, help="The share of the limit at which a warning is logged; 0.8 if not given.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def set_budget(scope_id: str | None, as_json: bool, **given: Any) -> None:
-    """Set a budget; there is one for each scope, id and period, and this replaces it."""
+    """Set or replace a budget.
+
+    There is one for each scope, id and period. Days, weeks and months begin in the time zone of budgets.timezone.
+
+    Example: budgets set --scope user --id "*" --period month --limit-usd 20
+    """
     with open_directory() as directory:
         budget = directory.editor.put_budget({"id": scope_id, **given}, directory.actor)
     if as_json:
@@ -51,8 +61,8 @@ def list_budgets(as_json: bool) -> None:
 
 
 @budgets.command()
-@click.option("--scope", type=click.Choice(get_args(BudgetScope)), required=True, help="What is limited.")
-@click.option("--id", "scope_id", help="Which one of it. Not for the global scope.")
+@click.option("--scope", type=click.Choice(get_args(BudgetScope)), required=True, help="Whose use is limited.")
+@click.option("--id", "scope_id", help="Which key (its id), user or function. Not for global.")
 @click.option("--period", type=click.Choice(get_args(Period)), required=True, help="A calendar period.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def delete(scope: str, scope_id: str | None, period: str, as_json: bool) -> None:

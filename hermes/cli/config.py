@@ -19,14 +19,18 @@ from hermes.settings import Settings
 
 @click.group()
 def config() -> None:
-    """Look at the configuration file."""
+    """Check and show the configuration file."""
 
 
 @config.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check(file: Path | None, as_json: bool) -> int:
-    """Check FILE, or the file that the server would use, and print every problem at once."""
+    """Print every problem of a configuration file.
+
+    FILE is the one that the server would use, if none is given. Problems and warnings are told all at once, each with
+    its line. Warnings alone do not make a file useless.
+    """
     path = file or Settings.from_env().config_path()
     problems: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -46,7 +50,10 @@ def check(file: Path | None, as_json: bool) -> int:
 @config.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def show(as_json: bool) -> None:
-    """Print the configuration in force with its defaults; names of environment variables, never their values."""
+    """Print the configuration with its defaults.
+
+    As the server would use it: environment variables by their names, never with their values.
+    """
     policy = configfile.load(Settings.from_env().config_path(), os.environ)
     click.echo(_json(policy.document) if as_json else _yaml(policy), nl=as_json)
 

@@ -10,21 +10,25 @@ import click
 from hermes.cli.directory import open_directory, say_json, say_table
 
 COLUMNS = ("id", "name", "key", "scopes", "roles", "state", "last used")
+SCOPES_HELP = (
+    "What it opens: router (/v1/chat/completions), gateway (/v1/completions) or admin (the operators' routes); "
+    "may be repeated."
+)
 
 
 @click.group()
 def keys() -> None:
-    """Make and revoke the API keys of clients."""
+    """Make, list and revoke the API keys of clients."""
 
 
 @keys.command()
 @click.argument("name")
-@click.option("--scope", "scopes", multiple=True, required=True, help="router, gateway or admin; may be repeated.")
+@click.option("--scope", "scopes", multiple=True, required=True, help=SCOPES_HELP)
 @click.option(
-    "--role", "roles", multiple=True, help="A role that may be asked for; may be repeated. Without: every one."
+    "--role", "roles", multiple=True, help="A role that it may ask for, such as chat; may be repeated. Else every one."
 )
-@click.option("--expires", "expires_at", help="When it ends: an ISO 8601 date or time.")
-@click.option("--requests-per-minute", type=int, help="The key's own limit, instead of the configured one; 0 is none.")
+@click.option("--expires", "expires_at", help="When it ends: a date or time, such as 2027-01-31 (UTC). Else never.")
+@click.option("--requests-per-minute", type=int, help="Its own limit, instead of the configured one; 0 is no limit.")
 @click.option("--tokens-per-minute", type=int, help="The same for tokens.")
 @click.option("--concurrent", type=int, help="The same for requests under way at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
@@ -36,7 +40,12 @@ def create(
     as_json: bool,
     **limits: int | None,
 ) -> None:
-    """Make a key called NAME and print it. It is stored nowhere and cannot be shown again."""
+    """Make a key called NAME and print it.
+
+    It is stored nowhere and cannot be shown again. Running servers know it within a second.
+
+    Example: keys create billing --scope gateway --role chat
+    """
     given = {field: value for field, value in limits.items() if value is not None}
     body = {
         "name": name,
@@ -57,7 +66,7 @@ def create(
 @keys.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def list_keys(as_json: bool) -> None:
-    """Show every key that there ever was, without the keys themselves."""
+    """Show every key that there ever was, but not the keys themselves."""
     with open_directory() as directory:
         found = directory.repository.list_keys()
     if as_json:
@@ -71,7 +80,10 @@ def list_keys(as_json: bool) -> None:
 @click.argument("key_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def revoke(key_id: str, as_json: bool) -> None:
-    """Revoke the key with this ID for ever; running servers refuse it within a second."""
+    """Revoke the key of an ID, for ever.
+
+    `keys list` shows the ids. Running servers refuse the key within a second.
+    """
     with open_directory() as directory:
         line = directory.editor.revoke_key(key_id, directory.actor)
     if as_json:

@@ -10,12 +10,13 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 import click
 
 from hermes import __version__
-from hermes.errors import ConfigurationInvalid, HermesError, StartRefused
+from hermes.errors import ConfigurationInvalid, HermesError, InvalidRequest, StartRefused
 
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "hermes.cli.serve:serve",
@@ -43,11 +44,26 @@ class _Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and (close := get_close_matches(args[0], COMMANDS, n=1)):
+            ctx.fail(f"There is no command {args[0]!r}. Did you mean {close[0]}?")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="hermes")
 def hermes() -> None:
-    """Hermes, a self-hosted AI gateway and LLM router."""
+    """Hermes, a self-hosted AI gateway and LLM router.
+
+    The first steps: `serve` answers at once, with a demo provider while there is no configuration; `config check` and
+    `doctor` say what is still wrong with your own. The configuration is the file of HERMES_CONFIG, or
+    ./router_config.yaml.
+
+    Every command ends with 0 when it has done what it should, with 1 when not, and with 2 when it could not begin:
+    wrong words here, or an environment that does not fit.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _said(1, *invalid.lines())
     except StartRefused as refused:
         return _said(2, str(refused))
-    except HermesError as refused:
-        return _said(1, refused.message)
-    except click.ClickException as misuse:
-        misuse.show()
-        return misuse.exit_code
+    except HermesError as refused:  # an invalid request is here one of the command line
+        return _said(2 if isinstance(refused, InvalidRequest) else 1, refused.message)
+    except click.ClickException as refused:
+        refused.show()
+        return refused.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _said(130, "Interrupted.")
     except BrokenPipeError:

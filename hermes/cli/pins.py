@@ -12,7 +12,7 @@ COLUMNS = ("pin", "value", "since", "by")
 
 @click.group()
 def pins() -> None:
-    """See and set which model serves a role, what is compared with it, and the kill switch."""
+    """See and set the models of roles, and the kill switch."""
 
 
 @pins.command()
@@ -35,7 +35,16 @@ def get(key: str | None, as_json: bool) -> None:
 @click.argument("value")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def set_pin(key: str, value: str, as_json: bool) -> None:
-    """Set the pin KEY to VALUE; running servers follow within a second. `ai.gateway.enabled false` stops them all."""
+    """Set the pin KEY to VALUE.
+
+    \b
+    model.ROLE                      the model that serves a role: model.chat, model.reasoning
+    model.ROLE.target               a candidate that is compared with it
+    model.ROLE.target.sample_rate   the share of calls that are compared, 0 to 1
+    ai.gateway.enabled              false stops every completion, true lets them run again
+
+    Running servers follow within a second.
+    """
     with open_directory() as directory:
         pin = directory.editor.set_pin(key, {"value": value}, directory.actor)
     policy = known_policy()
@@ -52,7 +61,7 @@ def set_pin(key: str, value: str, as_json: bool) -> None:
 @click.argument("key")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def delete(key: str, as_json: bool) -> None:
-    """Take the pin KEY away, so that the configuration holds again."""
+    """Take the pin KEY away: the configuration holds again."""
     with open_directory() as directory:
         directory.editor.delete_pin(key, directory.actor)
     if as_json:

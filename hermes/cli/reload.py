@@ -23,7 +23,11 @@ EXAMPLE_URL: Final = "http://127.0.0.1:8766"
 @click.option("--url", help=f"The server's address, such as {EXAMPLE_URL}; else what this environment says.")
 @click.option("--json", "as_json", is_flag=True, help="Print the server's answer for scripts.")
 def reload(url: str | None, as_json: bool) -> int:
-    """Let the running server read its configuration file anew. A file with problems changes nothing."""
+    """Let the running server read its configuration anew.
+
+    A file with problems changes nothing; they are printed. The server's admin key is taken from the environment:
+    ROUTER_PROXY_API_KEY, or the variable that auth.api_key_env names.
+    """
     _check_url(url)
     start = _start(os.environ)
     key = os.environ.get(start.admin_key_env, "").strip()

@@ -38,7 +38,11 @@ class Launch:
 @click.option("--host", help="Address to listen on, instead of server.host.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on, instead of server.port.")
 def serve(host: str | None, port: int | None) -> None:
-    """Run the server. Without a configuration file, the embedded demo provider answers."""
+    """Run the server.
+
+    Without a configuration file, the embedded demo provider answers. Where no admin key is set, one is made and shown.
+    Ctrl-C ends it.
+    """
     _become(prepared(os.environ, host, port))
 
 
@@ -46,7 +50,10 @@ def serve(host: str | None, port: int | None) -> None:
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on.")
 def demo(host: str | None, port: int | None) -> None:
-    """Run the server with the embedded demo provider and a database of its own, whatever is configured."""
+    """Run the server with the demo provider, whatever is configured.
+
+    Its database, spool and traces are in data/demo, apart from your own.
+    """
     _become(prepared(demo_environment(os.environ), host, port))
 
 

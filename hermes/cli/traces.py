@@ -10,7 +10,7 @@ from typing import Final
 import click
 import orjson
 
-from hermes.cli.traceline import line_of
+from hermes.cli.traceline import SAID, line_of
 from hermes.errors import StartRefused
 from hermes.observe.tracefiles import Event, TraceFiles, Wanted
 from hermes.settings import Settings
@@ -26,14 +26,16 @@ def traces() -> None:
 @traces.command()
 @click.option("-n", "number", type=click.IntRange(0), default=20, show_default=True, help="How many events.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with those that come, until Ctrl-C.")
-@click.option("--event", "events", multiple=True, help="Only events of this name: classify, route, … May be repeated.")
+@click.option("--event", "events", multiple=True, type=click.Choice(tuple(SAID)), help="Only these; may be repeated.")
 @click.option("--session", help="Only this conversation; the beginning of its key will do.")
 @click.option("--request", "request_id", help="Only this request.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print the events as they are, one JSON object a line.")
 def tail(
     number: int, follow: bool, events: tuple[str, ...], session: str | None, request_id: str | None, json_wanted: bool
 ) -> int:
-    """Show the last events of the trace files in TRACE_LOG_DIR, the newest at the end.
+    """Show the last events, the newest at the end.
+
+    They come from the trace files in TRACE_LOG_DIR.
 
     Each line has time (UTC), event, conversation, tier, what matters, and the request's id.
     """

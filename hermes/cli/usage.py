@@ -28,11 +28,18 @@ FILTERS = {"from": "from", "to": "to", "user": "user_id", "model": "model", "tie
 
 @click.group()
 def usage() -> None:
-    """The log of every request: who, which model, tokens, cost."""
+    """Export the log of requests: who, which model, tokens, cost."""
 
 
 @usage.command()
-@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "jsonl"]),
+    default="csv",
+    show_default=True,
+    help="A table, or objects.",
+)
 @click.option("--json", "json_wanted", is_flag=True, help="The same as --format jsonl.")
 @click.option("--from", "from", metavar="TIME", help="Not before this date or time (ISO 8601; UTC without a zone).")
 @click.option("--to", metavar="TIME", help="Not after it; a date means its whole day.")
@@ -45,7 +52,9 @@ def usage() -> None:
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file; else to the standard output."
 )
 def export(form: str, json_wanted: bool, output: Path | None, **given: str | None) -> int:
-    """Write the rows of the usage log, newest first, as CSV or as one JSON object a line.
+    """Write the usage log as CSV or JSON lines.
+
+    The newest row comes first. JSON lines are one object a line.
 
     The rows come from the database that HERMES_DATABASE_URL names. In CSV, a text that a spreadsheet would take for a
     formula has an apostrophe before it.

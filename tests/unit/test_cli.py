@@ -77,6 +77,24 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"\n  {name} " in shown for name in COMMANDS)
 
 
+@pytest.mark.parametrize("group", [[], ["config"], ["keys"], ["pins"], ["budgets"], ["usage"], ["traces"]], ids=str)
+def test_no_command_s_meaning_is_cut_on_a_terminal_of_eighty_columns(
+    group: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert main([*group, "--help"]) == 0
+
+    commands = capsys.readouterr().out.partition("Commands:")[2]
+    assert commands
+    assert "..." not in commands
+
+
+def test_a_misspelt_command_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sevre"]) == 2
+    assert "Did you mean serve?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -90,7 +90,7 @@ def test_pins_are_set_read_and_taken_away(run: Terminal) -> None:
 
 def test_a_role_is_checked_where_the_configuration_can_be_read(run: Terminal, folder: Path) -> None:
     """Where it cannot, for want of a provider's key in this shell, the pin is set all the same."""
-    assert run("pins", "set", "model.poet", "m") == 1
+    assert run("pins", "set", "model.poet", "m") == 2
     assert "no role 'poet'; roles are chat, reasoning" in run.err
 
     (folder / "router_config.yaml").write_text("models: {}\n")
@@ -146,16 +146,16 @@ def test_budgets_are_set_listed_and_taken_away(run: Terminal) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        pytest.param("keys create x --scope root", 1, "scopes must only hold router, gateway, admin", id="scope"),
+        pytest.param("keys create x --scope root", 2, "scopes must only hold router, gateway, admin", id="scope"),
         pytest.param("keys create x", 2, "Missing option '--scope'", id="no scope"),
-        pytest.param("keys create x --scope router --expires soon", 1, "expires_at must be an ISO 8601", id="expiry"),
+        pytest.param("keys create x --scope router --expires soon", 2, "expires_at must be an ISO 8601", id="expiry"),
         pytest.param("keys revoke k_none", 1, "There is no API key 'k_none'", id="no such key"),
-        pytest.param("pins set model x", 1, "pins are model.<role>", id="no such pin"),
-        pytest.param("pins set ai.gateway.enabled perhaps", 1, 'must be "true" or "false"', id="value"),
+        pytest.param("pins set model x", 2, "pins are model.<role>", id="no such pin"),
+        pytest.param("pins set ai.gateway.enabled perhaps", 2, 'must be "true" or "false"', id="value"),
         pytest.param("pins get model.chat", 1, "model.chat is not set", id="unset pin"),
         pytest.param("pins delete model.chat", 1, "model.chat is not set", id="unset pin taken away"),
-        pytest.param("budgets set --scope user --period day --limit-usd 1", 1, "id must be a text", id="no id"),
-        pytest.param("budgets set --scope global --period day", 1, "Exactly one of limit_usd", id="no limit"),
+        pytest.param("budgets set --scope user --period day --limit-usd 1", 2, "id must be a text", id="no id"),
+        pytest.param("budgets set --scope global --period day", 2, "Exactly one of limit_usd", id="no limit"),
         pytest.param("budgets set --scope team --period day", 2, "Invalid value for '--scope'", id="budget scope"),
         pytest.param("budgets delete --scope global --period day", 1, "no such budget", id="no such budget"),
     ],
