@@ -125,16 +125,8 @@ class Redactor:
             if secret in text:
                 text = text.replace(secret, HIDDEN)
         lowered = text.lower()
-        for hint in HINTS:
-            if hint in lowered:
-                return self._by_rules(text, lowered)
-        return text
-
-    def _by_rules(self, text: str, lowered: str) -> str:
-        for rule in RULES:
-            if any(hint in lowered for hint in rule.hints):
-                text = rule.pattern.sub(rule.replacement, text)
-        return text
+        found = [hint for hint in HINTS if hint in lowered]
+        return _by_rules(text, frozenset(found)) if found else text
 
     def clean_bytes(self, data: bytes) -> bytes:
         """The same for bytes; those that are no UTF-8 survive."""
@@ -152,6 +144,13 @@ class Redactor:
             text = pattern.sub(replacement, text)
         text = text.strip()
         return text if len(text) <= PUBLIC_CHARS else text[: PUBLIC_CHARS - 1] + "…"
+
+
+def _by_rules(text: str, hints: frozenset[str]) -> str:
+    for rule in RULES:
+        if not hints.isdisjoint(rule.hints):
+            text = rule.pattern.sub(rule.replacement, text)
+    return text
 
 
 def _forms(secret: str) -> set[str]:

@@ -8,11 +8,13 @@ that it loads nothing of the application.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import ssl
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from types import FrameType, TracebackType
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ import gevent
 import gevent.socket
 from gunicorn.glogging import Logger
 from gunicorn.http import errors as http
+from gunicorn.http.message import Request, _ip_in_allow_list
+from gunicorn.http.parser import RequestParser
 from gunicorn.workers.ggevent import GeventWorker
 
 from hermes.errors import HermesError, InvalidRequest
@@ -27,6 +31,7 @@ from hermes.native import make_logging_native
 from hermes.observe import logs
 from hermes.observe.logs import request_id_var
 from hermes.observe.redact import Redactor
+from hermes.web import wire
 from hermes.web.answers import parts, status_line, unexpected
 from hermes.web.http import new_request_id
 
@@ -72,13 +77,33 @@ class ClientSocket(gevent.socket.socket):  # type: ignore[misc]  # gevent has no
             super().sendall(memoryview(data)[sent:], flags)
 
 
+class CallersRequest(Request):  # type: ignore[misc]  # gunicorn has no types
+    """A request's head. Whether its sender is a trusted proxy is worked out once a host, not for every request."""
+
+    def _peer_is_trusted_proxy(self) -> bool:
+        return not isinstance(self.peer_addr, tuple) or _is_trusted(self.cfg, self.peer_addr[0])
+
+
+RequestParser.mesg_class = CallersRequest
+
+
+@lru_cache(maxsize=1024)
+def _is_trusted(cfg: Any, host: str) -> bool:
+    return bool(_ip_in_allow_list(host, cfg.forwarded_allow_ips, cfg.forwarded_allow_networks()))
+
+
 class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's gevent worker, with native logging locks, an end of its own, and errors in Hermes's shape."""
+
+    alive: bool
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting: dict[Any, gevent.Timeout] = {}
         """By greenlet: the timer that ends its wait for a next request."""
+
+        self._is_mounted = bool(os.environ.get("SCRIPT_NAME"))
+        """Paths begin with a prefix, which is gunicorn's to take away."""
 
         self._known: set[Any] = set()
         """Greenlets whose connection has had a request."""
@@ -93,6 +118,38 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         if type(client) is gevent.socket.socket:
             client.__class__ = ClientSocket
         super().handle(listener, client, addr)
+
+    def handle_request(self, listener_name: Any, req: Any, client: Any, addr: Any) -> Any:
+        """Answers one request; raises StopIteration where the connection ends with it."""
+        if self._is_mounted or not wire.is_hot(req):
+            return super().handle_request(listener_name, req, client, addr)
+        with suppress(gevent.GreenletExit, SystemExit):
+            self._answer(req, client)
+        return True
+
+    def _answer(self, req: Any, client: Any) -> None:
+        self.nr += 1
+        if self.nr >= self.max_requests and self.alive:
+            log.info("The worker has had its requests and makes room for a new one.")
+            self.alive = False
+        keeps_open = self.alive and not req.should_close()
+        answer = wire.Answer(client, keeps_open=keeps_open)
+        body = self.wsgi(wire.environ_of(req, client), answer.start_response)
+        try:
+            answer.send(body)
+        except OSError:
+            raise  # the caller's connection: nobody to tell
+        except Exception:
+            if not answer.has_begun:
+                raise
+            log.exception("An answer broke off")
+            client.shutdown(socket.SHUT_RDWR)
+            keeps_open = False
+        finally:
+            if hasattr(body, "close"):
+                body.close()
+        if not keeps_open:
+            raise StopIteration
 
     def timeout_ctx(self) -> Wait:
         """What bounds the wait for a connection's next request."""
