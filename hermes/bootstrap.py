@@ -19,7 +19,7 @@ from hermes.accounting.exchange import Exchange
 from hermes.accounting.prices import PriceBook
 from hermes.accounting.receipt import receipt
 from hermes.accounting.spool import Spool
-from hermes.admission.auth import MAX_USER_CHARS, Authenticator
+from hermes.admission.auth import Authenticator
 from hermes.admission.books import Books
 from hermes.admission.budgets import Budgets
 from hermes.admission.editor import DirectoryEditor
@@ -32,6 +32,7 @@ from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
 from hermes.errors import ConfigurationInvalid, NotFound
 from hermes.gateway import Call, Gateway
+from hermes.metadata import name_of
 from hermes.observe import logs
 from hermes.observe.events import Events
 from hermes.observe.metrics import Metrics
@@ -389,7 +390,7 @@ def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Reda
 
     def begin(call: Call) -> Exchange:
         record = UsageRecord(
-            call.request_id, utc_ms(time.time()), call.route, user_id=call.said.user.strip()[:MAX_USER_CHARS] or None
+            call.request_id, utc_ms(time.time()), call.route, user_id=name_of({"user": call.said.user}, "user")
         )
         return Exchange(record, write=write, prices=prices, began=call.began)
 

@@ -16,7 +16,7 @@ from hermes.contractrequest import ContractRequest, with_house_voice
 from hermes.directory import Directory, Scope
 from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import InvalidRequest
-from hermes.metadata import classes_of, session_of
+from hermes.metadata import classes_of, name_of, session_of
 from hermes.policy import Policy
 from hermes.routing.router import Asked, Router
 from hermes.types import Cascade, Decision, Endpoint, Principal
@@ -138,7 +138,7 @@ class ContractHalf:
         require_role(principal, request.role)
         return Incoming(
             chat=with_house_voice(request.chat, policy.gateway.house_voice),
-            principal=replace(principal, user_id=request.user_id or said.user.strip() or None),
+            principal=replace(principal, user_id=request.user_id or name_of({"user": said.user}, "user")),
             role=request.role,
             function_name=request.function_name,
             use_case=request.use_case,

@@ -27,8 +27,17 @@ def name_of(source: Mapping[str, Any], *spellings: str) -> str | None:
     for spelling in spellings:
         value = source.get(spelling)
         if isinstance(value, str | int) and not isinstance(value, bool) and (text := str(value).strip()):
-            return text[:MAX_NAME_CHARS]
+            return whole(text[:MAX_NAME_CHARS])
     return None
+
+
+def whole(text: str) -> str:
+    """The text with halves of surrogate pairs replaced: JSON can spell them, but nothing else takes them.
+
+    >>> whole("a\\ud800b"), whole("\\ud83d\\ude00")
+    ('a�b', '😀')
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:
@@ -67,7 +76,7 @@ def classes_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
         raise _wrong_classes(f"must have {MAX_CLASSES} entries at most")
     if any(len(item) > MAX_NAME_CHARS for item in listed):
         raise _wrong_classes(f"must hold texts of {MAX_NAME_CHARS} characters at most")
-    return tuple(name for item in listed if (name := item.strip()))
+    return tuple(whole(name) for item in listed if (name := item.strip()))
 
 
 def _wrong_classes(what: str) -> InvalidRequest:

@@ -18,11 +18,11 @@ from typing import Any
 from hermes.admission.keys import looks_like_key
 from hermes.directory import ApiKey, Directory, Scope
 from hermes.errors import Forbidden, Unauthorized
+from hermes.metadata import name_of
 from hermes.policy import AuthPolicy
 from hermes.types import Principal
 
 IDENTITY_CHARS = 16
-MAX_USER_CHARS = 256
 MOST_LOOKS_A_SECOND = 20
 BLANKS = " \t"
 SCHEME = "bearer"
@@ -161,10 +161,9 @@ def require_role(principal: Principal, role: str) -> None:
 def with_user(principal: Principal, body: Mapping[str, Any], header_user: str) -> Principal:
     """The principal with its user: the first of `metadata.user_id`, `user`, the header `X-Hermes-User`."""
     metadata = body.get("metadata")
-    named = metadata.get("user_id") if isinstance(metadata, Mapping) else None
-    for user in (named, body.get("user"), header_user):
-        if isinstance(user, str | int) and not isinstance(user, bool) and str(user).strip():
-            return replace(principal, user_id=str(user).strip()[:MAX_USER_CHARS])
+    for source, field in ((metadata, "user_id"), (body, "user"), ({"header": header_user}, "header")):
+        if isinstance(source, Mapping) and (user := name_of(source, field)) is not None:
+            return replace(principal, user_id=user)
     return principal
 
 

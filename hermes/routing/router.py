@@ -280,7 +280,7 @@ def _forced(policy: Policy, asked: Asked) -> tuple[Tier, Source] | None:
     """The tier that the caller names, by header or as the model, or the one of the role that stands as the model."""
     header = (asked.forced_tier_header or "").strip().lower()
     if header and header not in TIERS:
-        raise InvalidRequest(f"{TIER_HEADER} must be one of: {', '.join(TIERS)}", param=TIER_HEADER)
+        raise InvalidRequest(f"{TIER_HEADER} must be one of {', '.join(TIERS)}.", param=TIER_HEADER)
     for tier in TIERS:
         if tier == (header or asked.requested_model):
             return tier, "header"

@@ -51,6 +51,17 @@ def test_the_provider_reads_what_was_meant(world: World, body: bytes, streamed: 
     assert b'"usage"' not in got.body or not streamed
 
 
+@pytest.mark.parametrize("field", ["user", "metadata"])
+def test_a_user_of_half_a_surrogate_pair_is_still_one_user(world: World, field: str) -> None:
+    value = '{"user_id":"a\\ud800b"}' if field == "metadata" else '"a\\ud800b"'
+    body = b'{"%b":%b,%b}' % (field.encode(), value.encode(), HI)
+
+    got = world.gateway.request("POST", CHAT, {"Content-Type": "application/json"}, body)
+
+    assert got.status == 200
+    assert world.gateway.row(got)["user_id"] == "a\ufffdb"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
