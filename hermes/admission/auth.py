@@ -94,7 +94,8 @@ class Authenticator:
             return OPERATOR
         key = self._known(bearer, directory)
         if key is None:
-            raise Unauthorized("This route needs the admin key: send it as `Authorization: Bearer <key>`.")
+            sent = "The key that was sent is not the admin key" if bearer else "This route needs the admin key"
+            raise Unauthorized(f"{sent}: send it as `Authorization: Bearer <key>`.")
         if "admin" not in key.scopes:
             raise _lacks(key, "admin")
         return f"key:{key.id}"

@@ -69,7 +69,7 @@ def _add_circuits(bp: Blueprint, hermes: Hermes) -> None:
         endpoints = policy.endpoints()
         wanted = request.args.get("endpoint")
         if wanted is not None and wanted not in endpoints:
-            raise NotFound(f"There is no endpoint {wanted}; GET /circuits lists those that are.")
+            raise NotFound(f"There is no endpoint {wanted!r}; GET /circuits lists those that are.")
         names = [wanted] if wanted is not None else list(endpoints)
         before = {name: hermes.breakers.circuit(endpoints[name], policy.breaker).state for name in names}
         for name in names:

@@ -32,8 +32,8 @@ def create_app(hermes: Hermes) -> Flask:
 
 
 class Entrance:
-    """What holds for every request: it names its host, and `/api/v1/…` answers like `/v1/…`, as deployed clients have
-    either.
+    """What holds for every request: it names its host, its path begins with one slash (a base URL that ends with one
+    makes two of them), and `/api/v1/…` answers like `/v1/…`, as deployed clients have either.
     """
 
     def __init__(self, app: WsgiApp) -> None:
@@ -42,8 +42,11 @@ class Entrance:
     def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
         if "HTTP_HOST" not in environ and environ["SERVER_PROTOCOL"] == "HTTP/1.1":  # RFC 9112, section 3.2
             return _refuse(environ, start_response)
-        if environ["PATH_INFO"].startswith("/api/v1/"):
-            environ["PATH_INFO"] = environ["PATH_INFO"][4:]
+        path = environ["PATH_INFO"]
+        if path.startswith("//"):
+            path = environ["PATH_INFO"] = f"/{path.lstrip('/')}"
+        if path.startswith("/api/v1/"):
+            environ["PATH_INFO"] = path[4:]
         try:
             return self._app(environ, start_response)
         except ClientGone:  # while Flask's routes read a body

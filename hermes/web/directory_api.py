@@ -94,8 +94,9 @@ def _add_budgets(bp: Blueprint, hermes: Hermes, spent: Spent) -> None:
 
     @bp.delete("/admin/budgets")
     def delete_budget() -> Response:
-        hermes.editor.delete_budget(request.args, operator(hermes))
-        return jsonify({"deleted": request.args.to_dict()})
+        named = request.args.to_dict() or _json_body()
+        hermes.editor.delete_budget(named, operator(hermes))
+        return jsonify({"deleted": named})
 
 
 def _json_body() -> Any:

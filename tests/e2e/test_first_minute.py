@@ -159,6 +159,14 @@ def test_a_path_that_is_nearly_right_is_told_the_right_one(gateway: Gateway, pat
     assert got.error["message"].startswith(f"There is no route {path}.{hint} (request")
 
 
+@pytest.mark.parametrize("path", [f"/{CHAT}", f"///api{CHAT}", f"{CHAT}//"])
+def test_further_slashes_around_a_path_change_nothing(gateway: Gateway, path: str) -> None:
+    """As where a client's base URL ends with one."""
+    got = gateway.request("POST", path, JSON, b'{"messages": [{"role": "user", "content": "hi"}]}')
+
+    assert (got.status, got.headers["access-control-allow-origin"]) == (200, "*")
+
+
 @pytest.mark.parametrize(
     ("path", "method", "allowed", "use"),
     [
