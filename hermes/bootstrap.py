@@ -28,6 +28,7 @@ from hermes.admission.limits import Limits
 from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
 from hermes.configfile.changes import changes
+from hermes.configfile.reloading import fit_for_reload
 from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
 from hermes.errors import ConfigurationInvalid, NotFound
@@ -40,7 +41,7 @@ from hermes.observe.notes import OperatorNotes
 from hermes.observe.redact import Redactor
 from hermes.observe.trace import TraceLog, utc_ms
 from hermes.observe.workerfiles import VARIABLE
-from hermes.policy import Policy, PolicyBox, TeacherPolicy
+from hermes.policy import Policy, PolicyBox, ServerPolicy, TeacherPolicy
 from hermes.routing.persona import Persona
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
@@ -113,6 +114,9 @@ class Hermes:
     persona: Persona
     surrogates: Surrogates
     demo: DemoServer | None
+    bound: ServerPolicy | None
+    """Where the server listens; None where the environment says so."""
+
     is_draining: bool = False
 
     def usage_rows(self, args: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -227,7 +231,7 @@ class Hermes:
 
     def _load(self) -> Policy:
         read = _off_the_loop(lambda: _with_surrogate(read_policy(self.settings, self.demo), self.surrogates))
-        policy = self.persona.applied(read)
+        policy = self.persona.applied(fit_for_reload(read, self.policies.current(), self.bound))
         self.policies.swap(policy)
         log.info("Configuration loaded from %s", policy.source)
         _warn(policy)
@@ -328,7 +332,7 @@ def build(settings: Settings) -> Hermes:
     return Hermes(
         settings, store, reloaded, policies, directories, directory, live, editor, Trail(directory.note), auth,
         switch, budgets, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, prices, spool,
-        drain, traces, transport, asker, persona, surrogates, demo,
+        drain, traces, transport, asker, persona, surrogates, demo, None if settings.bind else policy.server,
     )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ class Findings:
 
     def is_broken(self, path: Path) -> bool:
         """Whether it is known already why nothing is here; that it is missing is not worth a second sentence."""
-        return path in self.misspelt or self.is_cut(path)
+        return any(path[: i + 1] in self.misspelt for i in range(len(path))) or self.is_cut(path)
 
     def raise_if_any(self) -> None:
         """

@@ -213,6 +213,13 @@ def test_a_bad_file_changes_nothing_and_says_all_that_is_wrong(
     assert world.gateway.chat().headers["x-hermes-model"] == "primary-model"
 
 
+def test_a_reload_that_would_close_the_admin_routes_for_good_is_refused(world: World) -> None:
+    got = world.gateway.reload(world.config(auth={"api_key_env": "NO_SUCH_KEY"}))
+
+    assert (got.status, [problem["path"] for problem in got.json["errors"]]) == (400, ["auth.api_key_env"])
+    assert world.gateway.admin("GET", "/circuits").status == 200
+
+
 def test_metrics_are_prometheus_text_and_count(world: World) -> None:
     def series() -> dict[tuple[str, str], float]:
         answer = world.gateway.admin("GET", "/metrics")

@@ -284,6 +284,12 @@ def test_a_wrong_value_is_refused_with_path_and_line(section: str, told: str) ->
             with_("window_sec: 3"), "window_sec: unknown key here; it belongs to circuit_breaker", id="misplaced"
         ),
         pytest.param(with_("server: {zzz: 1}"), "unknown key; known here: host, max_body_mb, port", id="nothing near"),
+        pytest.param(with_("").replace("models:", "Models:"), "Models: unknown key; did you mean models?", id="needed"),
+        pytest.param(
+            with_("").replace("api_key_env:", "api_key:", 1),
+            "api_key: unknown key; did you mean api_key_env?",
+            id="key",
+        ),
         pytest.param(with_("zzz: 1"), "docs/configuration.md", id="nothing near, many keys"),
         pytest.param(with_("'[key]': 1"), "unknown key", id="pydantic's own mark as a key"),
     ],
