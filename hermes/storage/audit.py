@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import orjson
-from peewee import PostgresqlDatabase, fn
+from peewee import fn
 
-from hermes.storage.models import AuditRow, proxy
+from hermes.storage.models import AuditRow, is_on_postgres, proxy
 from hermes.storage.usage_filter import utc_text
 
 CHANGES_LOCK: Final = 0x41756469  # "Audi"; another number than the migrations'
@@ -25,7 +25,7 @@ Values = Mapping[str, Any]
 
 def one_at_a_time(change: Callable[..., Result], *args: Any) -> Result:
     """Runs a change of the directory while no other one runs. Inside `Database.write`."""
-    if isinstance(proxy.obj, PostgresqlDatabase):
+    if is_on_postgres():
         proxy.execute_sql("SELECT pg_advisory_xact_lock(%s)", (CHANGES_LOCK,))  # released with the transaction
     return change(*args)
 

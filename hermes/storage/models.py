@@ -15,15 +15,22 @@ from peewee import (
     BigAutoField,
     BigIntegerField,
     BooleanField,
+    CompositeKey,
     DatabaseProxy,
     DecimalField,
     DoubleField,
     IntegerField,
     Model,
+    PostgresqlDatabase,
     TextField,
 )
 
 proxy = DatabaseProxy()
+
+
+def is_on_postgres() -> bool:
+    """Whether the database that was opened last is Postgres; else it is SQLite."""
+    return isinstance(proxy.obj, PostgresqlDatabase)
 
 
 class UsageRow(Model):
@@ -71,6 +78,9 @@ class UsageRow(Model):
             (("function_name", "created_at"), False),
             (("key_id", "created_at"), False),
             (("session_key",), False),
+            (("model", "created_at"), False),
+            (("tier", "created_at"), False),
+            (("status", "created_at"), False),
         )
 
 
@@ -164,4 +174,118 @@ class ProfileHintRow(Model):
         table_name = "profile_hints"
 
 
-MODELS = (UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow)
+class HourRow(Model):
+    """What the usage rows of one hour come to, for each combination of what the server itself has named."""
+
+    hour = TextField()
+    """The first 13 characters of `created_at`."""
+
+    tier = TextField()
+    decision = TextField()
+    model = TextField()
+    endpoint = TextField()
+    status = TextField()
+    stream = BooleanField()
+    requests = BigIntegerField()
+    failed = BigIntegerField()
+    refused = BigIntegerField()
+    counted = BigIntegerField()
+    """Rows with tokens."""
+
+    unpriced = BigIntegerField()
+    """Rows with tokens whose price is unknown."""
+
+    total_tokens = BigIntegerField()
+    nanousd = BigIntegerField()
+    fallbacks = BigIntegerField()
+    attempts = BigIntegerField()
+    prompt_tokens = BigIntegerField()
+    completion_tokens = BigIntegerField()
+    cached_tokens = BigIntegerField()
+    reasoning_tokens = BigIntegerField()
+
+    class Meta:
+        database = proxy
+        table_name = "usage_hours"
+        primary_key = CompositeKey("hour", "tier", "decision", "model", "endpoint", "status", "stream")
+
+
+class NameRow(Model):
+    """What one user, function or key has used in an hour or a day."""
+
+    dimension = TextField()
+    """`user`, `function`, `key`."""
+
+    grain = TextField()
+    """`hour`, `day`."""
+
+    at = TextField()
+    name = TextField()
+    requests = BigIntegerField()
+    failed = BigIntegerField()
+    refused = BigIntegerField()
+    counted = BigIntegerField()
+    unpriced = BigIntegerField()
+    total_tokens = BigIntegerField()
+    nanousd = BigIntegerField()
+
+    class Meta:
+        database = proxy
+        table_name = "usage_names"
+        primary_key = CompositeKey("dimension", "grain", "at", "name")
+
+
+LATENCY_BUCKETS = 33
+
+
+class LatencyRow(Model):
+    """How long the requests of an hour took: how many in each of the fixed buckets `b0` … `b32`."""
+
+    hour = TextField()
+    tier = TextField()
+    model = TextField()
+    metric = TextField()
+    """`duration`, `ttft`, `overhead`."""
+
+    for _number in range(LATENCY_BUCKETS):
+        locals()[f"b{_number}"] = BigIntegerField()
+
+    class Meta:
+        database = proxy
+        table_name = "usage_latency"
+        primary_key = CompositeKey("hour", "tier", "model", "metric")
+
+
+class MinuteRow(Model):
+    """How many requests there were in a minute; of the last days only."""
+
+    minute = TextField()
+    tier = TextField()
+    status = TextField()
+    requests = BigIntegerField()
+
+    class Meta:
+        database = proxy
+        table_name = "usage_minutes"
+        primary_key = CompositeKey("minute", "tier", "status")
+
+
+class BackfillRow(Model):
+    """How far the rows that are older than the sums have been added to them; a single row."""
+
+    id = IntegerField(primary_key=True)
+    done_id = BigIntegerField()
+    """Usage rows up to this number are in the sums."""
+
+    until_id = BigIntegerField()
+    """The last one that was there before; later ones are counted as they are stored."""
+
+    class Meta:
+        database = proxy
+        table_name = "usage_backfill"
+
+
+MODELS = (
+    UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow,
+    HourRow, NameRow, LatencyRow, MinuteRow, BackfillRow,
+)  # fmt: skip

@@ -1,0 +1,330 @@
+"""Reads the sums of the usage log: totals, courses over time, who used most, what went where, how long it took.
+
+Ranges go from an hour to an hour, in UTC: the first one counts whole, and so does the one in which the end lies, unless
+the end is its very beginning. What costs time is the number of hours and not of rows. Days are those of UTC; who wants
+other ones sums hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+from peewee import SQL, fn
+
+from hermes.storage.db import Database
+from hermes.storage.models import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow
+from hermes.storage.rollups import BOUND_FACTOR, BOUNDS, DAY_CHARS, HOUR_CHARS, MINUTE_CHARS, SCALES
+from hermes.storage.usage_filter import utc_text
+
+__all__ = ["Dimension", "Flow", "Latency", "Metric", "Minute", "Order", "Point", "Reports", "Sums"]
+
+Dimension = Literal["tier", "decision", "model", "endpoint", "status", "stream", "user", "function", "key"]
+Step = Literal["hour", "day"]
+Metric = Literal["duration", "ttft", "overhead"]
+Order = Literal["requests", "nanousd", "total_tokens", "failed"]
+
+NAMED: Final = ("user", "function", "key")
+HOUR: Final = timedelta(hours=1)
+DAY: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What a number of requests comes to."""
+
+    requests: int = 0
+    failed: int = 0
+    """`error` and `interrupted`."""
+
+    refused: int = 0
+    counted: int = 0
+    """Requests with tokens."""
+
+    unpriced: int = 0
+    """Requests with tokens whose price is unknown; `nanousd` lacks them."""
+
+    total_tokens: int = 0
+    nanousd: int = 0
+
+    def plus(self, other: Sums) -> Sums:
+        """Both together."""
+        return Sums(*(getattr(self, name) + getattr(other, name) for name in SUM_NAMES))
+
+
+SUM_NAMES: Final = tuple(field.name for field in fields(Sums))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """All requests of a range."""
+
+    sums: Sums
+    fallbacks: int = 0
+    """Requests that another endpoint than the cascade's first one has answered."""
+
+    attempts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+MORE_NAMES: Final = tuple(field.name for field in fields(Totals))[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one name of a dimension comes to in an hour (`2026-05-10T13`) or a day (`2026-05-10`)."""
+
+    at: str
+    name: str
+    """Empty: unknown, or all together where no dimension was asked for."""
+
+    sums: Sums
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How many requests went one way. Empty: it ended before that."""
+
+    decision: str
+    tier: str
+    model: str
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """How many requests of a tier ended in a way, of those that began in a minute (`2026-05-10T13:33`)."""
+
+    at: str
+    tier: str
+    status: str
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long requests took, as buckets."""
+
+    metric: Metric
+    counts: Sequence[int]
+    """How many fell into each bucket; the last one has no end."""
+
+    @property
+    def requests(self) -> int:
+        """How many had a value."""
+        return sum(self.counts)
+
+    def percentile_ms(self, share: float) -> float | None:
+        """The value below which that share of the requests lies, in ms; None without any.
+
+        Within a bucket values are taken to lie evenly on the logarithmic scale; right to a few percent, to 20 % at
+        worst. Beyond the last bound it is that bound.
+
+        >>> round(Latency("duration", [0, 10, 0]).percentile_ms(0.5), 1)
+        6.0
+        """
+        wanted = share * self.requests
+        if not self.requests:
+            return None
+        seen = 0
+        for number, count in enumerate(self.counts):
+            if count and seen + count >= wanted:
+                within = (wanted - seen) / count
+                scaled = BOUNDS[-1] if number >= len(BOUNDS) else BOUNDS[number] * BOUND_FACTOR ** (within - 1)
+                return scaled / SCALES[self.metric]
+            seen += count
+        raise AssertionError("a share is at most 1")
+
+
+class Reports:
+    """Questions to the sums. Each costs one read; none looks at the log itself."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def totals(self, start: datetime, end: datetime, **only: str | bool) -> Totals:
+        """All together; `only` narrows to one `tier`, `decision`, `model`, `endpoint`, `status`, `stream`."""
+        return self._database.read(_totals, _hours(start, end), only)
+
+    def series(self, start: datetime, end: datetime, step: Step, by: Dimension | None = None) -> list[Point]:
+        """The course over time, in order; a step in which nothing was is left out.
+
+        Args:
+            step: for days, the range is widened to whole ones.
+            by: a point for each name that occurs in a step; None: one for all together.
+        """
+        return self._database.read(_series, start, end, step, by)
+
+    def top(
+        self, start: datetime, end: datetime, by: Dimension, number: int, order: Order = "nanousd"
+    ) -> list[tuple[str, Sums]]:
+        """Who comes to most, the first ones; empty is the name of what is unknown."""
+        return self._database.read(_top, start, end, by, number, order)
+
+    def flow(self, start: datetime, end: datetime) -> list[Flow]:
+        """What decided, for which tier, and who answered; the most frequent way first."""
+        return self._database.read(_flow, _hours(start, end))
+
+    def latency(
+        self, start: datetime, end: datetime, metric: Metric, *, tier: str | None = None, model: str | None = None
+    ) -> Latency:
+        """How long requests took."""
+        return self._database.read(_latency, _hours(start, end), metric, tier, model)
+
+    def latencies(self, start: datetime, end: datetime, metric: Metric) -> list[tuple[str, Latency]]:
+        """The same hour by hour."""
+        return self._database.read(_latencies, _hours(start, end), metric)
+
+    def minutes(self, start: datetime, end: datetime) -> list[Minute]:
+        """Requests by the minute, in order; of the last eight days only."""
+        return self._database.read(_minutes, start, end)
+
+
+Span = tuple[str, str]
+"""From the first, until before the second, as the tables have times."""
+
+
+def _hours(start: datetime, end: datetime) -> Span:
+    return _text(_floor(start, HOUR), HOUR_CHARS), _text(_ceil(end, HOUR), HOUR_CHARS)
+
+
+def _days(start: datetime, end: datetime) -> Span:
+    return _text(_floor(start, DAY), DAY_CHARS), _text(_ceil(end, DAY), DAY_CHARS)
+
+
+def _floor(moment: datetime, unit: timedelta) -> datetime:
+    aware = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return epoch + (aware - epoch) // unit * unit
+
+
+def _ceil(moment: datetime, unit: timedelta) -> datetime:
+    floor = _floor(moment, unit)
+    return floor if floor == _floor(moment, timedelta.resolution) else floor + unit
+
+
+def _text(moment: datetime, chars: int) -> str:
+    return utc_text(moment)[:chars]
+
+
+def _within(query: Any, column: Any, span: Span) -> Any:
+    return query.where(column >= span[0], column < span[1])
+
+
+def _summed(model: Any, names: Sequence[str] = SUM_NAMES) -> list[Any]:
+    return [fn.COALESCE(fn.SUM(getattr(model, name)), 0) for name in names]
+
+
+def _sums(values: Sequence[Any]) -> Sums:
+    return Sums(*map(int, values))
+
+
+def _totals(span: Span, only: dict[str, str | bool]) -> Totals:
+    query = _within(HourRow.select(*_summed(HourRow, SUM_NAMES + MORE_NAMES)), HourRow.hour, span)
+    for name, value in only.items():
+        query = query.where(getattr(HourRow, name) == value)
+    found = query.tuples().get()
+    return Totals(_sums(found[: len(SUM_NAMES)]), *map(int, found[len(SUM_NAMES) :]))
+
+
+def _series(start: datetime, end: datetime, step: Step, by: Dimension | None) -> list[Point]:
+    span = _hours(start, end) if step == "hour" else _days(start, end)
+    if by in NAMED:
+        query = NameRow.select(NameRow.at, NameRow.name, *(getattr(NameRow, name) for name in SUM_NAMES))
+        query = _within(query.where(NameRow.dimension == by, NameRow.grain == step), NameRow.at, span)
+        query = query.order_by(NameRow.at, NameRow.name)
+    else:
+        at = HourRow.hour if step == "hour" else fn.SUBSTR(HourRow.hour, 1, DAY_CHARS)
+        keys = [at] if by is None else [at, getattr(HourRow, by)]
+        places = [SQL(str(number + 1)) for number in range(len(keys))]
+        # A day is less than every hour of it, so the same comparison serves both.
+        query = _within(HourRow.select(*keys, *_summed(HourRow)), HourRow.hour, span)
+        query = query.group_by(*places).order_by(*places)
+    rows = query.tuples()
+    if by is None:
+        return [Point(at, "", _sums(values)) for at, *values in rows]
+    return [Point(at, _name(name), _sums(values)) for at, name, *values in rows]
+
+
+def _name(value: str | bool) -> str:
+    """`stream` is the one dimension that is no text."""
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def _top(start: datetime, end: datetime, by: Dimension, number: int, order: Order) -> list[tuple[str, Sums]]:
+    place = SUM_NAMES.index(order)
+    if by in NAMED:
+        return _top_names(start, end, by, number, place)
+    column = getattr(HourRow, by)
+    sums = _summed(HourRow)
+    query = _within(HourRow.select(column, *sums), HourRow.hour, _hours(start, end)).group_by(column)
+    rows = query.order_by(sums[place].desc(), column).limit(number).tuples()
+    return [(_name(name), _sums(values)) for name, *values in rows]
+
+
+def _top_names(start: datetime, end: datetime, by: str, number: int, place: int) -> list[tuple[str, Sums]]:
+    """Whole days as such, and the hours before and behind them: there are twenty-four times fewer days than hours."""
+    conditions = [
+        (NameRow.grain == grain) & (NameRow.at >= span[0]) & (NameRow.at < span[1])
+        for grain, span in _parts(start, end)
+    ]
+    wanted = conditions[0]
+    for condition in conditions[1:]:
+        wanted |= condition
+    sums = _summed(NameRow)
+    query = NameRow.select(NameRow.name, *sums).where(NameRow.dimension == by, wanted).group_by(NameRow.name)
+    rows: Any = query.order_by(sums[place].desc(), NameRow.name).limit(number).tuples()
+    return [(name, _sums(values)) for name, *values in rows]
+
+
+def _parts(start: datetime, end: datetime) -> list[tuple[Step, Span]]:
+    """A range in whole days and the hours around them."""
+    first, last = _floor(start, HOUR), _ceil(end, HOUR)
+    first_day, last_day = _ceil(first, DAY), _floor(last, DAY)
+    if first_day >= last_day:
+        return [("hour", _hours(first, last))]
+    return [
+        ("hour", _hours(first, first_day)),
+        ("day", _days(first_day, last_day)),
+        ("hour", _hours(last_day, last)),
+    ]
+
+
+def _flow(span: Span) -> list[Flow]:
+    keys = (HourRow.decision, HourRow.tier, HourRow.model)
+    requests = fn.SUM(HourRow.requests)
+    query = _within(HourRow.select(*keys, requests), HourRow.hour, span).group_by(*keys)
+    rows = query.order_by(requests.desc(), *keys).tuples()
+    return [Flow(decision, tier, model, int(number)) for decision, tier, model, number in rows]
+
+
+BUCKETS: Final = [getattr(LatencyRow, f"b{number}") for number in range(LATENCY_BUCKETS)]
+
+
+def _latency(span: Span, metric: Metric, tier: str | None, model: str | None) -> Latency:
+    query = _within(LatencyRow.select(*(fn.COALESCE(fn.SUM(bucket), 0) for bucket in BUCKETS)), LatencyRow.hour, span)
+    query = query.where(LatencyRow.metric == metric)
+    for column, value in ((LatencyRow.tier, tier), (LatencyRow.model, model)):
+        if value is not None:
+            query = query.where(column == value)
+    return Latency(metric, [int(count) for count in query.tuples().get()])
+
+
+def _latencies(span: Span, metric: Metric) -> list[tuple[str, Latency]]:
+    query = LatencyRow.select(LatencyRow.hour, *(fn.SUM(bucket) for bucket in BUCKETS))
+    query = _within(query.where(LatencyRow.metric == metric), LatencyRow.hour, span)
+    rows = query.group_by(LatencyRow.hour).order_by(LatencyRow.hour).tuples()
+    return [(hour, Latency(metric, [int(count) for count in counts])) for hour, *counts in rows]
+
+
+def _minutes(start: datetime, end: datetime) -> list[Minute]:
+    unit = timedelta(minutes=1)
+    span = _text(_floor(start, unit), MINUTE_CHARS), _text(_ceil(end, unit), MINUTE_CHARS)
+    query = MinuteRow.select(MinuteRow.minute, MinuteRow.tier, MinuteRow.status, MinuteRow.requests)
+    keys = (MinuteRow.minute, MinuteRow.tier, MinuteRow.status)
+    return [Minute(*values) for values in _within(query, MinuteRow.minute, span).order_by(*keys).tuples()]
