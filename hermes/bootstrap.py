@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,14 @@ from hermes.state.opening import open_store
 from hermes.state.resilient import ResilientStore
 from hermes.state.store import StateStore
 from hermes.storage import export
+from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
 from hermes.storage.hints import HintRepository
 from hermes.storage.live import LiveDirectory
+from hermes.storage.reports import Reports
 from hermes.storage.repositories import UsageFilter, UsageRepository
+from hermes.storage.retention import Retention
 from hermes.storage.spending import Spending
 from hermes.storage.trail import Trail
 from hermes.types import UsageRecord
@@ -78,6 +82,8 @@ DEGRADED = "degraded: "
 """How readiness begins to tell of what is amiss, but keeps nobody from being served."""
 
 STATE_AWAY = f"{DEGRADED}the shared state is away, this worker goes on with its own"
+RETENTION_TURN = "turn:retention"
+RETENTION_EVERY_S = 3600.0
 RELOADED = "news:reloaded"
 """The key under which workers tell each other of a reload."""
 
@@ -105,6 +111,9 @@ class Hermes:
     metrics: Metrics
     database: Database
     usage: UsageRepository
+    reports: Reports
+    backfill: Backfill
+    retention: Retention
     prices: PriceBook
     spool: Spool
     drain: Drain
@@ -199,6 +208,19 @@ class Hermes:
         if after is not before and self.policies.current() is before:
             self.policies.swap(after)
 
+    def forget_old(self) -> None:
+        """Removes usage rows and traces that are older than `logging.retention_days`; for a loop.
+
+        Of all workers one does it, once an hour.
+        """
+        if not self.backfill.is_complete() or not self.store.claim(RETENTION_TURN, RETENTION_EVERY_S):
+            return
+        days = self.policies.current().logging.retention_days
+        rows = self.retention.run(days, may_go_on=lambda: not self.is_draining)
+        files = self.traces.drop_before((datetime.now(UTC) - timedelta(days=days)).date())
+        if rows or files:
+            log.info("Removed, as they are older than %d days: %d usage rows, %d trace files", days, rows, files)
+
     def readiness(self) -> dict[str, str]:
         """Each thing that serving needs, and `ok`, `degraded: …` or what is wrong with it."""
         policy = self.policies.current()
@@ -281,6 +303,7 @@ def build(settings: Settings) -> Hermes:
     # What is kept: rows in the spool and then in the database.
     database = Database.open(settings.database_url)
     usage = UsageRepository(database)
+    backfill = Backfill(database)
     hints = HintRepository(database)
     spool = _checked(Spool(settings.spool_path(), on_lost=metrics.spool_lost))
     drain = Drain(spool, usage.insert)
@@ -326,13 +349,12 @@ def build(settings: Settings) -> Hermes:
         state_up=lambda: not (isinstance(store, ResilientStore) and store.is_away),
     )
     _warn(policy)
-    if not settings.secret and settings.sqlite_path() is None:
-        secret_file = settings.data_folder() / SECRET_FILE
-        log.warning("API keys are checked with the file %s: on several machines set HERMES_SECRET alike", secret_file)
+    _warn_of_secret(settings)
     return Hermes(
         settings, store, reloaded, policies, directories, directory, live, editor, Trail(directory.note), auth,
-        switch, budgets, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, prices, spool,
-        drain, traces, transport, asker, persona, surrogates, demo, None if settings.bind else policy.server,
+        switch, budgets, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, Reports(database),
+        backfill, Retention(database, backfill), prices, spool, drain, traces, transport, asker, persona, surrogates,
+        demo, None if settings.bind else policy.server,
     )  # fmt: skip
 
 
@@ -351,6 +373,12 @@ def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:
 def _warn(policy: Policy) -> None:
     for warning in policy.warnings:
         log.warning("%s", warning)
+
+
+def _warn_of_secret(settings: Settings) -> None:
+    if not settings.secret and settings.sqlite_path() is None:
+        secret_file = settings.data_folder() / SECRET_FILE
+        log.warning("API keys are checked with the file %s: on several machines set HERMES_SECRET alike", secret_file)
 
 
 def _with_surrogate(policy: Policy, surrogates: Surrogates) -> Policy:

@@ -6,6 +6,7 @@ nothing or all, and any number of processes may try: one of them is at it, the o
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import gevent
 from hermes.storage import rollups
 from hermes.storage.db import Database
 from hermes.storage.models import BackfillRow, UsageRow, is_on_postgres
+
+log = logging.getLogger("hermes-router.storage")
 
 BATCH_ROWS: Final = 500
 """Some 20 ms, for which other writers wait."""
@@ -69,9 +72,12 @@ class Backfill:
         """Goes on for two seconds, if there is anything to do; for a loop."""
         until = self._clock() + TURN_S
         while not self.is_complete() and self._database.write(_add_batch, self._batch_rows):
-            if self._clock() >= until:
+            if self.is_complete():
+                log.info("Every usage row is in the sums that reports are made of")
+            elif self._clock() >= until:
                 return
-            self._sleep(PAUSE_S)
+            else:
+                self._sleep(PAUSE_S)
 
 
 def _progress() -> Progress:
