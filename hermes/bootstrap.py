@@ -17,6 +17,7 @@ import gevent
 from hermes import __version__, configfile
 from hermes.accounting.drain import Drain
 from hermes.accounting.exchange import Exchange
+from hermes.accounting.ledger import Ledger
 from hermes.accounting.prices import PriceBook
 from hermes.accounting.receipt import receipt
 from hermes.accounting.spool import Spool
@@ -117,6 +118,7 @@ class Hermes:
     prices: PriceBook
     spool: Spool
     drain: Drain
+    ledger: Ledger
     traces: TraceLog
     transport: Transport
     asker: Asker
@@ -306,7 +308,8 @@ def build(settings: Settings) -> Hermes:
     backfill = Backfill(database)
     hints = HintRepository(database)
     spool = _checked(Spool(settings.spool_path(), on_lost=metrics.spool_lost))
-    drain = Drain(spool, usage.insert)
+    drain = Drain(spool, usage.insert, metrics.moved)
+    ledger = Ledger(spool, drain, usage.stored_of)
     prices = PriceBook()
 
     # What operators change while it runs.
@@ -340,12 +343,15 @@ def build(settings: Settings) -> Hermes:
     policies.on_swap(lambda new: _learn_labels(metrics, new))
     gateway = Gateway(
         policies, directories, auth, switch, quota, router, sessions, upstreams,
-        _exchanges(prices, spool, metrics, redactor), events.emit, metrics, redactor,
+        _exchanges(prices, ledger, metrics, redactor), events.emit, metrics, redactor,
     )  # fmt: skip
     metrics.watch(
         circuits_open=lambda: _open_circuits(breakers, policies.current()),
         sessions_active=lambda: sessions.count(policies.current().routing.session_timeout_s),
         spool_depth=spool.depth,
+        spool_held=lambda: spool.held_in_memory,
+        in_flight=lambda: ledger.in_flight,
+        ledger_gap=lambda: ledger.gap,
         state_up=lambda: not (isinstance(store, ResilientStore) and store.is_away),
     )
     _warn(policy)
@@ -353,7 +359,7 @@ def build(settings: Settings) -> Hermes:
     return Hermes(
         settings, store, reloaded, policies, directories, directory, live, editor, Trail(directory.note), auth,
         switch, budgets, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, Reports(database),
-        backfill, Retention(database, backfill), prices, spool, drain, traces, transport, asker, persona, surrogates,
+        backfill, Retention(database, backfill), prices, spool, drain, ledger, traces, transport, asker, persona, surrogates,
         demo, None if settings.bind else policy.server,
     )  # fmt: skip
 
@@ -407,7 +413,7 @@ def _off_the_loop(read: Callable[[], Policy]) -> Policy:
     return found
 
 
-def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Redactor) -> Callable[[Call], Exchange]:
+def _exchanges(prices: PriceBook, ledger: Ledger, metrics: Metrics, redactor: Redactor) -> Callable[[Call], Exchange]:
     """A function that begins the account of one request."""
 
     def write(record: UsageRecord) -> None:
@@ -415,7 +421,7 @@ def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Reda
             record.error_message = redactor.clean(record.error_message)
         if record.prompt_preview is not None:
             record.prompt_preview = redactor.clean(record.prompt_preview)
-        spool.append(record)
+        ledger.append(record)
         metrics.answered(record)
         if record.status in ("error", "interrupted"):
             metrics.error()
@@ -424,6 +430,8 @@ def _exchanges(prices: PriceBook, spool: Spool, metrics: Metrics, redactor: Reda
         record = UsageRecord(
             call.request_id, utc_ms(time.time()), call.route, user_id=name_of({"user": call.said.user}, "user")
         )
+        ledger.begin()
+        metrics.begun()
         return Exchange(record, write=write, prices=prices, began=call.began)
 
     return begin

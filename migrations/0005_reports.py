@@ -1,4 +1,5 @@
-"""Sums of the usage log by the hour, so that reports stay fast however many rows there are.
+"""Sums of the usage log by the hour, so that reports stay fast however many rows there are, and how many rows came from
+which process.
 
 Rows that are here already are summed later, in the background; which they are is written down now, while no other
 process adds any. From now on whoever stores a row also counts it.
@@ -52,6 +53,9 @@ def up(migrator: Any, db: Any) -> None:
         "INSERT INTO usage_backfill (id, done_id, until_id)"
         " SELECT 1, COALESCE(MIN(id), 1) - 1, COALESCE(MAX(id), 0) FROM ai_usage_logs"
     )
+    db.execute_sql(
+        "CREATE TABLE usage_writers (writer TEXT NOT NULL PRIMARY KEY, stored BIGINT NOT NULL, stored_at TEXT NOT NULL)"
+    )
     for name, place in INDEXES.items():
         db.execute_sql(f"CREATE INDEX {name} ON {place}")
 
@@ -60,7 +64,7 @@ def down(migrator: Any, db: Any) -> None:
     """Removes them."""
     for name in INDEXES:
         db.execute_sql(f"DROP INDEX {name}")
-    for name in ("usage_backfill", "usage_minutes", "usage_latency", "usage_names", "usage_hours"):
+    for name in ("usage_writers", "usage_backfill", "usage_minutes", "usage_latency", "usage_names", "usage_hours"):
         db.execute_sql(f"DROP TABLE {name}")
 
 

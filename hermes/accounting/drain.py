@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import gevent
@@ -25,19 +25,32 @@ class Inserted(Protocol):
 class Drain:
     """Moves the spool into the database; called by a loop, and by readers who must see their own rows.
 
-    `insert` stores all rows it can, passes over those that are there already, commits, and tells which can never be
-    stored; it raises when the database does not work.
+    `insert` is given rows and the name of the process that has appended them. It stores all rows it can, passes over
+    those that are there already, commits, and tells which can never be stored; it raises when the database does not
+    work.
     """
 
-    def __init__(self, spool: Spool, insert: Callable[[Sequence[Record]], Inserted]) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        insert: Callable[[Sequence[Record], str], Inserted],
+        on_moved: Callable[[int, int], None] = lambda rows, rejected: None,
+    ) -> None:
+        """
+        Args:
+            on_moved: told after each slice how many of its rows were moved, and how many rejected.
+        """
         self.last_error: str | None = None
         """Why the last attempt failed; None when it did not."""
         self.moved = 0
         """Rows moved since the start."""
         self.rejected = 0
         """Rows that the database can never store, moved to `unreadable.jsonl`."""
+        self.own_rejected = 0
+        """Those of them that this process has appended."""
         self._spool = spool
         self._insert = insert
+        self._on_moved = on_moved
         self._one_at_a_time = BoundedSemaphore(1)
         self._outage = Outage(
             "Usage rows wait, since they cannot be moved to the database", "Usage rows are moved to the database again"
@@ -79,32 +92,45 @@ class Drain:
         run.join(timeout_s)
         return bool(run.ready()) and self.last_error is None
 
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Waits until what is being moved is moved; nothing else is, until it is left."""
+        with self._one_at_a_time:
+            yield
+
     def _move_held(self) -> None:
         """Moves what no disk takes. Before the files: what is wrong with one of them must not keep these rows back."""
         left = self._spool.held_in_memory
         while left > 0 and self._spool.held_in_memory:
             with self._spool.lend() as rows:
-                rejected = self._insert(rows).rejected
+                rejected = self._insert(rows, self._spool.writer).rejected
             left -= len(rows)
-            self.moved += len(rows) - len(rejected)
+            aside = 0
             for row, reason in rejected:
                 try:
                     self._spool.set_aside(_aside(row, reason))
-                    self.rejected += 1
+                    aside += 1
                 except OSError:
                     self._spool.append(row)  # held again, until the disk takes it
+            self._count(len(rows) - len(rejected), aside, self._spool.writer)
 
     def _move(self, batches: Sequence[Batch]) -> int:
         for batch in batches:
             for rows in batch.slices():
-                rejected = self._insert(rows).rejected
+                rejected = self._insert(rows, batch.writer).rejected
                 for row, reason in rejected:
                     batch.set_aside(_aside(row, reason))
-                self.moved += len(rows) - len(rejected)
-                self.rejected += len(rejected)
+                self._count(len(rows) - len(rejected), len(rejected), batch.writer)
             with suppress(OSError):  # its rows are stored; the disk will let it go some time
                 batch.done()
         return len(batches)
+
+    def _count(self, moved: int, rejected: int, writer: str) -> None:
+        self.moved += moved
+        self.rejected += rejected
+        if writer == self._spool.writer:
+            self.own_rejected += rejected
+        self._on_moved(moved, rejected)
 
 
 def _aside(row: Record, reason: str) -> bytes:

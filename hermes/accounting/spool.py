@@ -94,6 +94,12 @@ class Spool:
         """In this outage."""
         self._begin()
 
+    @property
+    def writer(self) -> str:
+        """Names this process among all that ever append; its files begin with it."""
+        self._forget_parent()
+        return f"usage-{self._pid}-{self._started}"
+
     def check(self) -> None:
         """Sees that rows could be kept here.
 
@@ -253,7 +259,7 @@ class Spool:
         """Opens the next file. It gets its name once it is locked; before, it could be taken for a dead one's."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._count += 1
-        path = self.folder / f"usage-{self._pid}-{self._started}-{self._count:06d}.jsonl"
+        path = self.folder / f"{self.writer}-{self._count:06d}.jsonl"
         unnamed = path.with_suffix(".tmp")
         fd = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

@@ -46,6 +46,11 @@ class Batch:
         self._position = 0
         self._is_done = False
 
+    @property
+    def writer(self) -> str:
+        """The process whose rows these are, see `Spool.writer`."""
+        return self.path.stem.rpartition("-")[0]
+
     def slices(self) -> Iterator[list[dict[str, Any]]]:
         """The rows that are not moved yet, at most 500 at a time.
 

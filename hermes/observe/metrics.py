@@ -31,6 +31,7 @@ NO_TIER: Final = "none"
 OTHER: Final = "other"
 FEWEST_LEVELS: Final = 2
 TOKEN_KINDS: Final = ("prompt", "completion", "cached", "reasoning")
+LEDGER_STATES: Final = ("appended", "moved", "rejected", "lost")
 SLICE: Final = 200
 """Samples rendered between two pauses: about 2 ms."""
 
@@ -87,12 +88,17 @@ class Metrics:
         circuits_open: Callable[[], float] | None = None,
         sessions_active: Callable[[], float] | None = None,
         spool_depth: Callable[[], float] | None = None,
+        spool_held: Callable[[], float] | None = None,
+        in_flight: Callable[[], float] | None = None,
         ledger_gap: Callable[[], float] | None = None,
         state_up: Callable[[], float] | None = None,
     ) -> None:
         """Names the functions that are asked at each scrape; each must be quick."""
         shared = ((self._circuits_open, circuits_open), (self._sessions_active, sessions_active))
-        own = ((self._spool_depth, spool_depth), (self._ledger_gap, ledger_gap), (self._state_up, state_up))
+        own = (
+            (self._spool_depth, spool_depth), (self._spool_held, spool_held), (self._in_flight, in_flight),
+            (self._ledger_gap, ledger_gap), (self._state_up, state_up),
+        )  # fmt: skip
         for gauge, function in (*shared, *own):
             if function is not None:
                 gauge.set_function(function)
@@ -107,6 +113,15 @@ class Metrics:
                 gauge.set(function())
 
     # -- what happens -------------------------------------------------------------------------------------
+
+    def begun(self) -> None:
+        """A request has begun that must leave a row."""
+        self._ledger_requests.inc()
+
+    def moved(self, rows: int, rejected: int) -> None:
+        """So many rows were moved from the spool to the database, and so many it can never store."""
+        self._child(self._ledger_rows, "moved").inc(rows)
+        self._child(self._ledger_rows, "rejected").inc(rejected)
 
     def request(self, tier: str | None, stream: bool) -> None:
         """A completion request has been taken on; None: it ended before a tier was chosen."""
@@ -140,10 +155,12 @@ class Metrics:
     def spool_lost(self, rows: int) -> None:
         """Usage rows are lost, which neither the disk nor the database has taken."""
         self._spool_lost.inc(rows)
+        self._child(self._ledger_rows, "lost").inc(rows)
 
     def answered(self, record: UsageRecord) -> None:
         """A request is over, and its usage row is complete."""
         self._child(self._usage_rows, record.status).inc()
+        self._child(self._ledger_rows, "appended").inc()
         if record.tier is None:  # else it was counted when its tier was chosen
             self.request(None, record.stream)
         tier = _tier(record.tier)
@@ -237,6 +254,10 @@ class Metrics:
         self._cost_usd = self._counter("hermes_cost_usd", "Cost in US dollars, of known prices.", ["model"])
         self._usage_rows = self._counter("hermes_usage_rows", "Usage rows written.", ["status"])
         self._spool_lost = self._counter("hermes_spool_lost", "Usage rows that neither the disk nor the database took.")
+        self._ledger_requests = self._counter("hermes_ledger_requests", "Requests that must leave a usage row.")
+        self._ledger_rows = self._counter(
+            "hermes_ledger_rows", "Usage rows: appended to the spool, moved from it, rejected, lost.", ["state"]
+        )
 
     def _make_gauges(self) -> None:
         self._classifier_mean = self._gauge("hermes_router_classifier_latency_ms_avg", "Mean time a classifier took.")
@@ -246,7 +267,9 @@ class Metrics:
         self._spool_depth = self._gauge(
             "hermes_spool_depth", "Usage rows that wait for the database, in files or in memory."
         )
-        self._ledger_gap = self._gauge("hermes_ledger_gap", "Requests in, less rows out and requests in flight; 0.")
+        self._spool_held = self._gauge("hermes_spool_held", "Those of them that are in memory, which the disk refused.")
+        self._in_flight = self._gauge("hermes_requests_in_flight", "Requests whose usage row is still to come.")
+        self._ledger_gap = self._gauge("hermes_ledger_gap", "Usage rows of requests that are over and nowhere; 0.")
         self._state_up = self._gauge(
             "hermes_state_up", "1: the state that workers share is used; 0: a worker goes by its own.", mode="livemin"
         )
@@ -258,6 +281,8 @@ class Metrics:
                 metric.labels(tier)
         for status in get_args(Status):
             self._usage_rows.labels(status)
+        for state in LEDGER_STATES:
+            self._ledger_rows.labels(state)
         self._fallback_used.labels(OTHER)
 
     def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:

@@ -37,6 +37,24 @@ class Look:
     """Why it cannot be written to; empty: it can."""
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the usage log and its sums say of the same hours."""
+
+    rows: int
+    summed: int
+    is_summed: bool
+    """Whether all rows from before an upgrade are in the sums by now."""
+
+
+# One statement, so that both are of the same moment.
+COMPARE = (
+    "SELECT (SELECT COUNT(*) FROM ai_usage_logs WHERE created_at >= {mark}),"
+    " (SELECT COALESCE(SUM(requests), 0) FROM usage_hours WHERE hour >= {mark}),"
+    " (SELECT done_id >= until_id FROM usage_backfill)"
+)
+
+
 def look_at(database_url: str, folder: Path, wait_s: float = LOCK_WAIT_S) -> Look:
     """What is to be known before the database is used.
 
@@ -69,6 +87,30 @@ def readable(database_url: str, folder: Path) -> None:
         raise StartRefused("The database was written by a newer Hermes; use that version's command line.")
     if seen.pending:
         raise StartRefused("The database's tables are not up to date; start the server once, which does that.")
+
+
+def compare(database_url: str, since: str) -> Compared:
+    """Counts the rows of the last hours in the usage log and in its sums; the database must be up to date.
+
+    Args:
+        since: the first hour that counts, as `usage_hours` has it.
+
+    Blocks: for counting as many rows.
+
+    Raises:
+        StartRefused: it is damaged, or out of reach.
+    """
+    if is_postgres(database_url):
+        real: Any = postgres(database_url)
+    else:
+        path = Path(database_url.removeprefix(SQLITE_PREFIX))
+        real = SqliteDatabase(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=LOCK_WAIT_S)
+    with closing(real):
+        try:
+            real.connect()
+            return Compared(*real.execute_sql(COMPARE.format(mark=real.param), (since, since)).fetchone())
+        except (DatabaseError, InterfaceError) as error:
+            raise StartRefused(f"The usage log cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _look_at_sqlite(path: Path, folder: Path, wait_s: float) -> Look:

@@ -285,7 +285,20 @@ class BackfillRow(Model):
         table_name = "usage_backfill"
 
 
+class WriterRow(Model):
+    """How many rows one process has appended that were stored, ever."""
+
+    writer = TextField(primary_key=True)
+    stored = BigIntegerField()
+    stored_at = TextField()
+    """When the last one was."""
+
+    class Meta:
+        database = proxy
+        table_name = "usage_writers"
+
+
 MODELS = (
     UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow,
-    HourRow, NameRow, LatencyRow, MinuteRow, BackfillRow,
+    HourRow, NameRow, LatencyRow, MinuteRow, BackfillRow, WriterRow,
 )  # fmt: skip

@@ -9,8 +9,9 @@ and a batch that is refused all the same is stored row by row.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +29,7 @@ from peewee import (  # type: ignore[attr-defined]
 
 from hermes.storage import rollups
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow, is_on_postgres
+from hermes.storage.models import UsageRow, WriterRow, is_on_postgres
 from hermes.storage.usage_filter import UsageFilter, utc_text
 
 __all__ = ["Inserted", "UsageFilter", "UsageRepository"]
@@ -61,11 +62,15 @@ class Inserted(NamedTuple):
 class UsageRepository:
     """`ai_usage_logs`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
+        self._clock = clock
 
-    def insert(self, records: Sequence[Record]) -> Inserted:
+    def insert(self, records: Sequence[Record], writer: str = "") -> Inserted:
         """Stores records that are not stored yet, some hundred a transaction.
+
+        Args:
+            writer: the process that has made them, for `stored_of`; empty: nobody asks.
 
         A key that is no column is left out. NUL characters and halves of surrogate pairs, which databases refuse, are
         cleaned away. A record that can never be stored is passed over and returned with the reason.
@@ -77,10 +82,14 @@ class UsageRepository:
         rejected: list[tuple[Record, str]] = []
         chunk_rows = POSTGRES_CHUNK_ROWS if is_on_postgres() else CHUNK_ROWS
         for start in range(0, len(records), chunk_rows):
-            inserted = self._database.write(_insert, records[start : start + chunk_rows])
+            inserted = self._database.write(_insert, records[start : start + chunk_rows], writer, self._clock())
             new += inserted.rows
             rejected.extend(inserted.rejected)
         return Inserted(new, tuple(rejected))
+
+    def stored_of(self, writer: str) -> int:
+        """How many rows of a process were ever stored; each counts once, with its own transaction."""
+        return self._database.read(_stored_of, writer)
 
     def find(self, wanted: UsageFilter) -> list[dict[str, Any]]:
         """The rows of one page, newest first: the contract's columns in its order, as JSON knows them."""
@@ -99,7 +108,7 @@ class UsageRepository:
         self._database.read(lambda: UsageRow.select(UsageRow.id).limit(1).tuples().first())
 
 
-def _insert(records: Sequence[Record]) -> Inserted:
+def _insert(records: Sequence[Record], writer: str, now: float) -> Inserted:
     """Runs inside `Database.write`."""
     database = UsageRow._meta.database
     rows: list[tuple[Record, dict[str, Any]]] = []
@@ -121,7 +130,19 @@ def _insert(records: Sequence[Record]) -> Inserted:
             except (DataError, IntegrityError) as error:
                 rejected.append((record, " ".join(str(error).split())))
     rollups.add_new(new)
+    if writer and new:
+        _count_for(writer, len(new), utc_text(datetime.fromtimestamp(now, UTC)))
     return Inserted(len(new), tuple(rejected))
+
+
+def _count_for(writer: str, rows: int, at: str) -> None:
+    added = {WriterRow.stored: WriterRow.stored + rows, WriterRow.stored_at: at}
+    query = WriterRow.insert(writer=writer, stored=rows, stored_at=at)
+    query.on_conflict(conflict_target=[WriterRow.writer], update=added).execute()
+
+
+def _stored_of(writer: str) -> int:
+    return int(WriterRow.select(WriterRow.stored).where(WriterRow.writer == writer).scalar() or 0)
 
 
 def _stored_at_once(rows: Sequence[dict[str, Any]]) -> list[str] | None:

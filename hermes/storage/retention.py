@@ -16,7 +16,7 @@ from peewee import fn
 
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database
-from hermes.storage.models import MinuteRow, UsageRow
+from hermes.storage.models import MinuteRow, UsageRow, WriterRow
 from hermes.storage.rollups import MINUTE_CHARS
 from hermes.storage.usage_filter import utc_text
 
@@ -26,6 +26,9 @@ BATCH_ROWS: Final = 200
 PAUSE_S: Final = 0.02
 MINUTES_DAYS: Final = 8
 """How long sums by the minute are kept."""
+
+WRITERS_DAYS: Final = 400
+"""How long a process's account is kept after its last row: longer than one lives that nobody asks anything."""
 
 MINUTES_STEP: Final = timedelta(hours=1)
 
@@ -62,6 +65,7 @@ class Retention:
         if not self._backfill.is_complete():
             return 0
         self._repeat(_drop_minutes, utc_text(now - timedelta(days=MINUTES_DAYS))[:MINUTE_CHARS], may_go_on)
+        self._repeat(_drop_writers, utc_text(now - timedelta(days=WRITERS_DAYS)), may_go_on)
         return self._repeat(_drop_rows, utc_text(now - timedelta(days=days)), may_go_on)
 
     def _repeat(self, drop: Callable[[str, int], int], before: str, may_go_on: Callable[[], bool]) -> int:
@@ -78,6 +82,11 @@ class Retention:
 def _drop_rows(before: str, rows: int) -> int:
     oldest = UsageRow.select(UsageRow.id).where(UsageRow.created_at < before).order_by(UsageRow.created_at).limit(rows)
     return int(UsageRow.delete().where(UsageRow.id.in_(oldest)).execute())
+
+
+def _drop_writers(before: str, rows: int) -> int:
+    oldest = WriterRow.select(WriterRow.writer).where(WriterRow.stored_at < before).limit(rows)
+    return int(WriterRow.delete().where(WriterRow.writer.in_(oldest)).execute())
 
 
 def _drop_minutes(before: str, _: int) -> int:

@@ -39,7 +39,7 @@ database = Database.open(url)
 spool = Spool(Path(folder))
 usage = UsageRepository(database)
 
-def insert(rows):
+def insert(rows, writer):
     if task == "die before the insert":
         die()
     if task == "die in the transaction":

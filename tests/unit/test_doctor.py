@@ -146,6 +146,7 @@ def test_all_is_well(folder: Path, provider: FakeProvider) -> None:
         ("disk", "ok"),
         ("endpoint", "ok"),
         ("server", "skip"),
+        ("ledger", "ok"),
     ]
     path, headers, sent = provider.asked[0]
     assert path == "/v1/chat/completions"

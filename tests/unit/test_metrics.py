@@ -27,6 +27,10 @@ NAMES = {
     "hermes_cost_usd_total",
     "hermes_spool_depth",
     "hermes_spool_lost_total",
+    "hermes_spool_held",
+    "hermes_requests_in_flight",
+    "hermes_ledger_requests_total",
+    "hermes_ledger_rows_total",
     "hermes_ledger_gap",
     "hermes_usage_rows_total",
     "hermes_build_info",
@@ -120,7 +124,8 @@ def test_a_request_that_was_refused_before_a_tier_was_chosen_is_a_request_and_a_
     metrics.answered(record(status="refused"))
 
     changed = {name for name, value in series(metrics).items() if before[name] != value}
-    assert changed == {"hermes_router_requests_total none", "hermes_usage_rows_total refused"}
+    rows = {"hermes_usage_rows_total refused", "hermes_ledger_rows_total appended"}
+    assert changed == {"hermes_router_requests_total none", *rows}
 
 
 def test_a_request_is_counted_once_however_it_ends(metrics: Metrics) -> None:

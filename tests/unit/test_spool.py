@@ -68,7 +68,7 @@ class FakeTable:
     poison: frozenset[str] = frozenset()
     calls: int = 0
 
-    def insert(self, rows: Sequence[Any]) -> Inserted:
+    def insert(self, rows: Sequence[Any], writer: str = "") -> Inserted:
         self.calls += 1
         if self.is_down or (self.fails_after is not None and self.calls > self.fails_after):
             raise ConnectionError("the database is away")
@@ -557,7 +557,7 @@ def test_a_flush_waits_no_longer_than_it_is_told_and_many_wait_together(spool: S
     answers = gevent.event.Event()
     calls = []
 
-    def hanging(rows: Sequence[Any]) -> Inserted:
+    def hanging(rows: Sequence[Any], writer: str = "") -> Inserted:
         calls.append(len(rows))
         answers.wait()
         return Inserted([])
@@ -580,7 +580,7 @@ def test_a_flush_waits_no_longer_than_it_is_told_and_many_wait_together(spool: S
 def test_a_killed_run_leaves_its_rows_to_the_next(spool: Spool) -> None:
     calls: list[list[str]] = []
 
-    def insert(rows: Sequence[Any]) -> Inserted:
+    def insert(rows: Sequence[Any], writer: str = "") -> Inserted:
         calls.append(names(rows))
         if len(calls) == 1:
             gevent.event.Event().wait()

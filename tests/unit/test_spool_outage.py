@@ -110,7 +110,7 @@ def test_a_row_on_its_way_to_the_database_is_not_written_to_the_disk_too(spool: 
     spool.append(a_row("r1"))
     stored: list[str] = []
 
-    def insert(rows: Sequence[Any]) -> Inserted:
+    def insert(rows: Sequence[Any], writer: str = "") -> Inserted:
         if not stored:
             disk.is_full = False
             spool.append(a_row("r2"))
@@ -128,7 +128,7 @@ def test_a_killed_run_gives_back_what_it_was_lent(spool: Spool, disk: Disk) -> N
     disk.is_full = True
     spool.append(a_row("r1"))
 
-    def hanging(rows: Sequence[Any]) -> Inserted:
+    def hanging(rows: Sequence[Any], writer: str = "") -> Inserted:
         gevent.event.Event().wait()
         return Inserted([])
 
