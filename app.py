@@ -23,6 +23,7 @@ SWITCH_EVERY_S = 0.25
 KEY_USE_EVERY_S = 30.0
 PROFILE_EVERY_S = 15.0
 STALE_EVERY_S = 5.0
+BUDGETS_EVERY_S = 5.0
 LEDGER_EVERY_S = 2.0
 BACKFILL_EVERY_S = 0.5
 RETENTION_EVERY_S = 3.0
@@ -50,6 +51,7 @@ loops.every(SWITCH_EVERY_S, hermes.switch.look, "kill switch")
 loops.every(KEY_USE_EVERY_S, hermes.note_key_use, "key use")
 loops.every(PROFILE_EVERY_S, hermes.renew_profile, "profile hint")
 loops.every(STALE_EVERY_S, hermes.transport.close_stale, "idle connections")
+loops.every(BUDGETS_EVERY_S, hermes.weigh_budgets, "budget use")
 loops.every(LEDGER_EVERY_S, hermes.ledger.check, "ledger")
 loops.every(BACKFILL_EVERY_S, hermes.backfill.run, "sums of old rows")
 loops.every(RETENTION_EVERY_S, hermes.forget_old, "retention")

@@ -33,7 +33,7 @@ from hermes.configfile.changes import changes
 from hermes.configfile.reloading import fit_for_reload
 from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
-from hermes.errors import ConfigurationInvalid, NotFound
+from hermes.errors import BooksUnreadable, ConfigurationInvalid, NotFound
 from hermes.gateway import Call, Gateway
 from hermes.metadata import name_of
 from hermes.observe import logs
@@ -83,6 +83,9 @@ DEGRADED = "degraded: "
 """How readiness begins to tell of what is amiss, but keeps nobody from being served."""
 
 STATE_AWAY = f"{DEGRADED}the shared state is away, this worker goes on with its own"
+BUDGETS_SHOWN_MAX = 50
+"""How many budgets, the first ones, have a metric."""
+
 RETENTION_TURN = "turn:retention"
 RETENTION_EVERY_S = 3600.0
 RELOADED = "news:reloaded"
@@ -171,6 +174,21 @@ class Hermes:
     def spent(self, budget: Budget) -> dict[str, Any]:
         """What was used of a budget in its current period, and when that began and ends."""
         return self.budgets.figures(budget, self.policies.current().budgets.timezone)
+
+    def weigh_budgets(self) -> None:
+        """Shows as a metric which share of each budget is used; for a loop.
+
+        Where the usage log cannot be read, the last shares stay.
+        """
+        timezone = self.policies.current().budgets.timezone
+        shown = self.directories.current().budgets[:BUDGETS_SHOWN_MAX]
+        with suppress(BooksUnreadable):
+            self.metrics.budget_use(
+                {
+                    (budget.scope, budget.id, budget.period, budget.unit): self.budgets.used_share(budget, timezone)
+                    for budget in shown
+                }
+            )
 
     def reload(self, actor: str) -> Policy:
         """Reads the configuration anew and, if it is good, puts it in force here and soon in every other worker.
@@ -321,7 +339,7 @@ def build(settings: Settings) -> Hermes:
     auth = Authenticator(digest, look_again=live.newest)
 
     # Who may ask for how much.
-    spending = Spending(database, lambda: drain.flush(FLUSH_WAIT_S))
+    spending = Spending(database, lambda: drain.flush(FLUSH_WAIT_S), is_summed=backfill.is_complete)
     books = Books(store, spending, is_store_away=lambda: isinstance(store, ResilientStore) and store.is_away)
     budgets = Budgets(books, store, prices)
     quota = Quota(store, Limits(), budgets)

@@ -150,13 +150,8 @@ class Budgets:
             BooksUnreadable: the usage log cannot be read.
         """
         span = self._span(budget.period, timezone)
-        most: dict[str, str | None] = {}
-        if budget.scope != "global" and budget.id == EACH:
-            found = self.books.usage_log.most(budget.scope, budget.unit, span.start, span.end)
-            spent = found[1] if found else Spent()
-            most = {"most_used_by": found[0] if found else None}
-        else:
-            spent = self.books.usage_log.spent(budget.scope, budget.id, span.start, span.end)
+        spent, name = self._used(budget, span)
+        most = {"most_used_by": name} if _is_for_each(budget) else {}
         return {
             "spent_usd": float(Decimal(spent.nanousd).scaleb(-9)),
             "spent_tokens": spent.tokens,
@@ -165,6 +160,15 @@ class Budgets:
             "resets_at": utc_text(span.end),
             **most,
         }
+
+    def used_share(self, budget: Budget, timezone: str) -> float:
+        """Which share of its limit is used in the current period; of a budget of each one, by whoever has used most.
+
+        Raises:
+            BooksUnreadable: the usage log cannot be read.
+        """
+        spent, _ = self._used(budget, self._span(budget.period, timezone))
+        return spent.of(budget.unit) / max(1, budget.limit)
 
     def has_warned(self, key: str, bar: int) -> bool:
         """Whether this process knows that the log has the warning."""
@@ -179,6 +183,13 @@ class Budgets:
         self._warned.add((key, bar))
         if self._store.claim(f"warned:{bar}:{key}", self.books.ttl_s(account)):
             log.warning("%s", text)
+
+    def _used(self, budget: Budget, span: Span) -> tuple[Spent, str | None]:
+        """What was used, and by whom, where the budget is each one's and somebody has used any."""
+        if not _is_for_each(budget):
+            return self.books.usage_log.spent(budget.scope, budget.id, span.start, span.end), None
+        found = self.books.usage_log.most(budget.scope, budget.unit, span.start, span.end)
+        return (Spent(), None) if found is None else (found[1], found[0])
 
     def _concerning(
         self, principal: Principal, function_name: str | None, directory: Directory
@@ -220,6 +231,10 @@ class Budgets:
         if budget.unit == "usd":
             return estimate.nanousd(self._prices, policy.unpriced_reserve_nanousd)
         return estimate.usage().total_tokens if budget.unit == "tokens" else 1
+
+
+def _is_for_each(budget: Budget) -> bool:
+    return budget.scope != "global" and budget.id == EACH
 
 
 def shown_limit(budget: Budget) -> str:

@@ -13,7 +13,7 @@ For the event loop only: prometheus-client's locks are not safe in native thread
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import gevent
@@ -60,6 +60,7 @@ class Metrics:
         self._own: dict[str, tuple[Gauge, Callable[[], float]]] = {}
         self._models: set[str] = set()
         self._levels = 0
+        self._budgets: set[tuple[str, str, str, str]] = set()
         self._classifier_calls = 0
         self._classifier_total_s = 0.0
         self._make_router_metrics()
@@ -111,6 +112,14 @@ class Metrics:
         if self._folder is not None:
             for gauge, function in self._own.values():
                 gauge.set(function())
+
+    def budget_use(self, used: Mapping[tuple[str, str, str, str], float]) -> None:
+        """Which share of each budget is used, by its scope, id, period and unit; those that are not named are gone."""
+        for labels in self._budgets - used.keys():
+            self._budget_used.remove(*labels)
+        for labels, share in used.items():
+            self._budget_used.labels(*labels).set(share)
+        self._budgets = set(used)
 
     # -- what happens -------------------------------------------------------------------------------------
 
@@ -270,6 +279,11 @@ class Metrics:
         self._spool_held = self._gauge("hermes_spool_held", "Those of them that are in memory, which the disk refused.")
         self._in_flight = self._gauge("hermes_requests_in_flight", "Requests whose usage row is still to come.")
         self._ledger_gap = self._gauge("hermes_ledger_gap", "Usage rows of requests that are over and nowhere; 0.")
+        self._budget_used = self._gauge(
+            "hermes_budget_used_ratio",
+            "Share of a budget that is used in its period; id *: of whoever has used most.",
+            ["scope", "id", "period", "unit"],
+        )
         self._state_up = self._gauge(
             "hermes_state_up", "1: the state that workers share is used; 0: a worker goes by its own.", mode="livemin"
         )

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, Literal
 
 from peewee import SQL, fn
 
+from hermes.storage import spans
 from hermes.storage.db import Database
 from hermes.storage.models import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow
-from hermes.storage.rollups import BOUND_FACTOR, BOUNDS, DAY_CHARS, HOUR_CHARS, MINUTE_CHARS, SCALES
-from hermes.storage.usage_filter import utc_text
+from hermes.storage.rollups import BOUND_FACTOR, BOUNDS, DAY_CHARS, SCALES
+from hermes.storage.spans import Span, Step, names_within
 
 __all__ = ["Dimension", "Flow", "Latency", "Metric", "Minute", "Order", "Point", "Reports", "Sums"]
 
 Dimension = Literal["tier", "decision", "model", "endpoint", "status", "stream", "user", "function", "key"]
-Step = Literal["hour", "day"]
 Metric = Literal["duration", "ttft", "overhead"]
 Order = Literal["requests", "nanousd", "total_tokens", "failed"]
 
 NAMED: Final = ("user", "function", "key")
-HOUR: Final = timedelta(hours=1)
-DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ class Reports:
 
     def totals(self, start: datetime, end: datetime, **only: str | bool) -> Totals:
         """All together; `only` narrows to one `tier`, `decision`, `model`, `endpoint`, `status`, `stream`."""
-        return self._database.read(_totals, _hours(start, end), only)
+        return self._database.read(_totals, spans.hours(start, end), only)
 
     def series(self, start: datetime, end: datetime, step: Step, by: Dimension | None = None) -> list[Point]:
         """The course over time, in order; a step in which nothing was is left out.
@@ -168,48 +166,21 @@ class Reports:
 
     def flow(self, start: datetime, end: datetime) -> list[Flow]:
         """What decided, for which tier, and who answered; the most frequent way first."""
-        return self._database.read(_flow, _hours(start, end))
+        return self._database.read(_flow, spans.hours(start, end))
 
     def latency(
         self, start: datetime, end: datetime, metric: Metric, *, tier: str | None = None, model: str | None = None
     ) -> Latency:
         """How long requests took."""
-        return self._database.read(_latency, _hours(start, end), metric, tier, model)
+        return self._database.read(_latency, spans.hours(start, end), metric, tier, model)
 
     def latencies(self, start: datetime, end: datetime, metric: Metric) -> list[tuple[str, Latency]]:
         """The same hour by hour."""
-        return self._database.read(_latencies, _hours(start, end), metric)
+        return self._database.read(_latencies, spans.hours(start, end), metric)
 
     def minutes(self, start: datetime, end: datetime) -> list[Minute]:
         """Requests by the minute, in order; of the last eight days only."""
         return self._database.read(_minutes, start, end)
-
-
-Span = tuple[str, str]
-"""From the first, until before the second, as the tables have times."""
-
-
-def _hours(start: datetime, end: datetime) -> Span:
-    return _text(_floor(start, HOUR), HOUR_CHARS), _text(_ceil(end, HOUR), HOUR_CHARS)
-
-
-def _days(start: datetime, end: datetime) -> Span:
-    return _text(_floor(start, DAY), DAY_CHARS), _text(_ceil(end, DAY), DAY_CHARS)
-
-
-def _floor(moment: datetime, unit: timedelta) -> datetime:
-    aware = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    return epoch + (aware - epoch) // unit * unit
-
-
-def _ceil(moment: datetime, unit: timedelta) -> datetime:
-    floor = _floor(moment, unit)
-    return floor if floor == _floor(moment, timedelta.resolution) else floor + unit
-
-
-def _text(moment: datetime, chars: int) -> str:
-    return utc_text(moment)[:chars]
 
 
 def _within(query: Any, column: Any, span: Span) -> Any:
@@ -233,7 +204,7 @@ def _totals(span: Span, only: dict[str, str | bool]) -> Totals:
 
 
 def _series(start: datetime, end: datetime, step: Step, by: Dimension | None) -> list[Point]:
-    span = _hours(start, end) if step == "hour" else _days(start, end)
+    span = spans.hours(start, end) if step == "hour" else spans.days(start, end)
     if by in NAMED:
         query = NameRow.select(NameRow.at, NameRow.name, *(getattr(NameRow, name) for name in SUM_NAMES))
         query = _within(query.where(NameRow.dimension == by, NameRow.grain == step), NameRow.at, span)
@@ -262,37 +233,16 @@ def _top(start: datetime, end: datetime, by: Dimension, number: int, order: Orde
         return _top_names(start, end, by, number, place)
     column = getattr(HourRow, by)
     sums = _summed(HourRow)
-    query = _within(HourRow.select(column, *sums), HourRow.hour, _hours(start, end)).group_by(column)
+    query = _within(HourRow.select(column, *sums), HourRow.hour, spans.hours(start, end)).group_by(column)
     rows = query.order_by(sums[place].desc(), column).limit(number).tuples()
     return [(_name(name), _sums(values)) for name, *values in rows]
 
 
 def _top_names(start: datetime, end: datetime, by: str, number: int, place: int) -> list[tuple[str, Sums]]:
-    """Whole days as such, and the hours before and behind them: there are twenty-four times fewer days than hours."""
-    conditions = [
-        (NameRow.grain == grain) & (NameRow.at >= span[0]) & (NameRow.at < span[1])
-        for grain, span in _parts(start, end)
-    ]
-    wanted = conditions[0]
-    for condition in conditions[1:]:
-        wanted |= condition
     sums = _summed(NameRow)
-    query = NameRow.select(NameRow.name, *sums).where(NameRow.dimension == by, wanted).group_by(NameRow.name)
+    query = NameRow.select(NameRow.name, *sums).where(names_within(by, start, end)).group_by(NameRow.name)
     rows: Any = query.order_by(sums[place].desc(), NameRow.name).limit(number).tuples()
     return [(name, _sums(values)) for name, *values in rows]
-
-
-def _parts(start: datetime, end: datetime) -> list[tuple[Step, Span]]:
-    """A range in whole days and the hours around them."""
-    first, last = _floor(start, HOUR), _ceil(end, HOUR)
-    first_day, last_day = _ceil(first, DAY), _floor(last, DAY)
-    if first_day >= last_day:
-        return [("hour", _hours(first, last))]
-    return [
-        ("hour", _hours(first, first_day)),
-        ("day", _days(first_day, last_day)),
-        ("hour", _hours(last_day, last)),
-    ]
 
 
 def _flow(span: Span) -> list[Flow]:
@@ -323,8 +273,9 @@ def _latencies(span: Span, metric: Metric) -> list[tuple[str, Latency]]:
 
 
 def _minutes(start: datetime, end: datetime) -> list[Minute]:
-    unit = timedelta(minutes=1)
-    span = _text(_floor(start, unit), MINUTE_CHARS), _text(_ceil(end, unit), MINUTE_CHARS)
     query = MinuteRow.select(MinuteRow.minute, MinuteRow.tier, MinuteRow.status, MinuteRow.requests)
     keys = (MinuteRow.minute, MinuteRow.tier, MinuteRow.status)
-    return [Minute(*values) for values in _within(query, MinuteRow.minute, span).order_by(*keys).tuples()]
+    return [
+        Minute(*values)
+        for values in _within(query, MinuteRow.minute, spans.minutes(start, end)).order_by(*keys).tuples()
+    ]

@@ -35,7 +35,7 @@ HOUR_CHARS, DAY_CHARS, MINUTE_CHARS = 13, 10, 16
 NAME_COLUMNS: Final = {"user": "user_id", "function": "function_name", "key": "key_id"}
 
 PLAUSIBLE_TOKENS: Final = 10**12
-PLAUSIBLE_USD: Final = 10**6
+PLAUSIBLE_USD: Final = 10**7
 """What one row may add: a file may hold anything, and a sum that overflows would stop all that comes after it. Beyond,
 it adds nothing."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
 import gevent
@@ -18,11 +19,12 @@ from tests.contract.conftest import a_record
 
 MAY = datetime(2026, 5, 1, tzinfo=UTC)
 JUNE = datetime(2026, 6, 1, tzinfo=UTC)
+MOMENT = timedelta(milliseconds=1)
 
 
-@pytest.fixture
-def spending(database: Database) -> Spending:
-    return Spending(database, lambda: True)
+@pytest.fixture(params=[pytest.param(True, id="of the sums"), pytest.param(False, id="of the rows")])
+def spending(database: Database, request: pytest.FixtureRequest) -> Spending:
+    return Spending(database, lambda: True, is_summed=lambda: bool(request.param))
 
 
 def used(request_id: str, cost: str | None, tokens: int | None, **values: object) -> dict[str, object]:
@@ -141,15 +143,53 @@ def test_where_nobody_has_used_anything_nobody_has_used_most(usage: UsageReposit
 )
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_no_question_reads_the_whole_log(
-    database: Database, spending: Spending, caplog: pytest.LogCaptureFixture, scope: BudgetScope, index: str
+    database: Database, caplog: pytest.LogCaptureFixture, scope: BudgetScope, index: str
 ) -> None:
     with caplog.at_level("DEBUG", "peewee"):
-        spending.spent(scope, "one", MAY, JUNE)
+        Spending(database, lambda: True).spent(scope, "one", MAY, JUNE)
 
+    assert f"USING INDEX {index} (" in plan(database, caplog)
+
+
+@pytest.mark.parametrize(
+    ("scope", "key"),
+    [
+        pytest.param("global", "dimension=? AND grain=? AND at>? AND at<?", id="all together"),
+        pytest.param("user", "dimension=? AND grain=? AND at=? AND name=?", id="a user"),
+    ],
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_no_question_reads_all_sums(
+    database: Database, caplog: pytest.LogCaptureFixture, scope: BudgetScope, key: str
+) -> None:
+    with caplog.at_level("DEBUG", "peewee"):
+        Spending(database, lambda: True, is_summed=lambda: True).spent(scope, "one", MAY, JUNE - timedelta(hours=1))
+
+    assert plan(database, caplog).count(f"USING PRIMARY KEY ({key})") == 2
+
+
+def plan(database: Database, caplog: pytest.LogCaptureFixture) -> str:
+    """How SQLite goes about the one question that was asked."""
     ((sql, params),) = [record.msg for record in caplog.records if record.msg[0].startswith("SELECT")]
     asked = f"EXPLAIN QUERY PLAN {sql}"
-    plan = database.read(lambda: UsageRow._meta.database.execute_sql(asked, params).fetchall())
-    assert f"USING INDEX {index} (" in plan[0][3]
+    found = database.read(lambda: UsageRow._meta.database.execute_sql(asked, params).fetchall())
+    return "\n".join(row[3] for row in found)
+
+
+@pytest.mark.parametrize(
+    "zone", [pytest.param(330, id="India"), pytest.param(-210, id="Newfoundland"), pytest.param(120, id="Berlin")]
+)
+def test_a_period_of_any_timezone_is_exact(database: Database, usage: UsageRepository, zone: int) -> None:
+    start = datetime(2026, 5, 10, tzinfo=timezone(timedelta(minutes=zone)))
+    end = start + timedelta(days=1)
+    moments = {"before": start - MOMENT, "first": start, "last": end - MOMENT, "after": end}
+    usage.insert([used(name, "1", 1, user_id="anna", created_at=at.isoformat()) for name, at in moments.items()])
+
+    spending = Spending(database, lambda: True, is_summed=lambda: True)
+
+    assert spending.spent("user", "anna", start, end) == Spent(2_000_000_000, 2, 2)
+    assert spending.most("user", "usd", start, end) == ("anna", Spent(2_000_000_000, 2, 2))
+    assert spending.spent("global", "", start, end) == Spent(2_000_000_000, 2, 2)
 
 
 def test_rows_of_the_spool_are_moved_before_they_are_counted(database: Database, usage: UsageRepository) -> None:
@@ -170,13 +210,15 @@ def test_a_spool_that_cannot_be_moved_makes_the_books_unreadable(database: Datab
 def test_a_database_that_fails_makes_the_books_unreadable(
     database: Database, spending: Spending, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    database.write(lambda: UsageRow._meta.database.execute_sql("ALTER TABLE ai_usage_logs RENAME TO gone"))
+    for table in ("ai_usage_logs", "usage_names"):
+        renaming = f"ALTER TABLE {table} RENAME TO {table[::-1]}"
+        database.write(UsageRow._meta.database.execute_sql, renaming)
 
     with pytest.raises(BooksUnreadable) as refused:
         spending.spent("global", "", MAY, JUNE)
 
-    assert "ai_usage_logs" in str(refused.value.__cause__)
-    assert "ai_usage_logs" not in refused.value.message
+    assert re.search("ai_usage_logs|usage_names", str(refused.value.__cause__))
+    assert "usage_" not in refused.value.message
     assert "Traceback" not in capfd.readouterr().err
 
 

@@ -249,6 +249,23 @@ def until_every_worker_knows(world: World) -> None:
     assert set(known) == {429}
 
 
+def test_how_much_of_a_budget_is_used_is_a_metric_whichever_worker_is_asked(many: World) -> None:
+    user = new_user()
+    put_budget(many, id=user, limit_requests=4, period="week")
+    until_every_worker_knows(many)
+    many.primary.script(replies.chat())
+    assert [many.gateway.chat(user=user).status for _ in range(3)] == [200] * 3
+    name = f'hermes_budget_used_ratio{{id="{user}",period="week",scope="user",unit="requests"}}'
+
+    def shares() -> set[str]:
+        scrapes = [many.gateway.admin("GET", "/metrics").body.decode() for _ in range(6)]
+        return {line for scrape in scrapes for line in scrape.splitlines() if user in line} | {
+            "" for scrape in scrapes if name not in scrape
+        }
+
+    assert eventually(shares, lambda found: found == {f"{name} 0.75"}, 15) == {f"{name} 0.75"}
+
+
 def test_several_workers_spend_one_budget_together(many: World, redis: RedisServer) -> None:
     user = new_user()
     put_budget(many, id=user, limit_usd=0.0025)

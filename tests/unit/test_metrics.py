@@ -184,6 +184,18 @@ def test_gauges_ask_when_they_are_scraped(metrics: Metrics) -> None:
     assert found["hermes_ledger_gap"] == 0
 
 
+def test_budgets_that_are_gone_are_not_shown_any_more(metrics: Metrics) -> None:
+    day, month = ("global", "", "day", "usd"), ("user", "*", "month", "tokens")
+    metrics.budget_use({day: 0.5, month: 1.25})
+    assert [value for name, value in series(metrics).items() if "budget" in name] == [0.5, 1.25]
+
+    metrics.budget_use({day: 0.75})
+
+    assert {name: value for name, value in series(metrics).items() if "budget" in name} == {
+        "hermes_budget_used_ratio  day global usd": 0.75
+    }
+
+
 def test_label_values_are_escaped(metrics: Metrics) -> None:
     metrics.learn(['a"b\\c\nd'], levels=2)
 
