@@ -9,12 +9,10 @@ import gevent
 
 from hermes import bootstrap
 from hermes.background import Loops
-from hermes.errors import ConfigurationInvalid, StartRefused
+from hermes.errors import ConfigurationInvalid, DatabaseUnavailable, DatabaseUnreachable, StartRefused
 from hermes.settings import Settings
 from hermes.web.application import create_app
-
-REFUSED = 3
-"""The exit status by which gunicorn knows that a worker must not be started again."""
+from hermes.web.worker import DATABASE_AWAY, REFUSED
 
 DRAIN_EVERY_S = 0.25
 STEP_EVERY_S = 0.4
@@ -36,6 +34,9 @@ try:
 except ConfigurationInvalid as invalid:
     print(*invalid.lines(), sep="\n", file=sys.stderr)  # noqa: T201
     sys.exit(REFUSED)
+except (DatabaseUnreachable, DatabaseUnavailable) as away:
+    print(f"Hermes cannot start: {away}", file=sys.stderr)  # noqa: T201
+    sys.exit(DATABASE_AWAY)
 except StartRefused as refused:
     print(f"Hermes cannot start: {refused}", file=sys.stderr)  # noqa: T201
     sys.exit(REFUSED)

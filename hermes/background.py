@@ -12,6 +12,8 @@ from collections.abc import Callable
 import gevent
 from gevent.event import Event
 
+from hermes.errors import HermesError
+
 log = logging.getLogger("hermes-router")
 
 JITTER = 0.1
@@ -28,7 +30,8 @@ class Loops:
     def every(self, seconds: float, fn: Callable[[], object], name: str) -> None:
         """Calls `fn` again and again, with about `seconds` between the end of a call and the next.
 
-        An exception is logged, but once: the same one is silent until something else happens.
+        An exception is logged, but once: the same one is silent until something else happens. A `HermesError` is no
+        fault of the loop's, so it is a sentence without a traceback.
         """
         self._greenlets.append(gevent.spawn(self._run, seconds, fn, name))
 
@@ -45,6 +48,11 @@ class Loops:
         while not self._ending.wait(seconds * self._rng.uniform(1 - JITTER, 1 + JITTER)):
             try:
                 fn()
+            except HermesError as error:
+                fault = error.message
+                if fault != last_fault:
+                    log.warning("Background loop %s is held up: %s", name, error)
+                last_fault = fault
             except Exception as error:  # an edge: a loop that has ended would be missed by nobody
                 fault = f"{type(error).__name__}: {error}"
                 if fault != last_fault:

@@ -33,7 +33,7 @@ from hermes.configfile.changes import changes
 from hermes.configfile.reloading import fit_for_reload
 from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
-from hermes.errors import BooksUnreadable, ConfigurationInvalid, NotFound
+from hermes.errors import BooksUnreadable, ConfigurationInvalid, DatabaseUnavailable, NotFound
 from hermes.gateway import Call, Gateway
 from hermes.metadata import name_of
 from hermes.observe import logs
@@ -82,6 +82,7 @@ READINESS_WAIT_S = 1.0
 DEGRADED = "degraded: "
 """How readiness begins to tell of what is amiss, but keeps nobody from being served."""
 
+DATABASE_AWAY = f"{DEGRADED}the database cannot be used, usage rows wait in the spool and nothing can be changed"
 STATE_AWAY = f"{DEGRADED}the shared state is away, this worker goes on with its own"
 BUDGETS_SHOWN_MAX = 50
 """How many budgets, the first ones, have a metric."""
@@ -281,10 +282,11 @@ class Hermes:
 
     def _database_state(self) -> str:
         try:
+            self.database.check()
             with gevent.Timeout(READINESS_WAIT_S, TimeoutError):
                 self.usage.ping()
-        except TimeoutError:
-            return "the database does not answer"
+        except (TimeoutError, DatabaseUnavailable):
+            return DATABASE_AWAY
         except Exception as error:  # noqa: BLE001  (readiness reports whatever is wrong, it must not fail itself)
             return f"the database cannot be read: {type(error).__name__}"
         return "ok"

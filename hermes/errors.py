@@ -14,9 +14,11 @@
     ├── CircuitsOpen          503  nothing was tried: every breaker is open
     ├── GatewayDisabled       503  the kill switch is thrown
     ├── BooksUnreadable       503  what was spent cannot be told, and the operator lets nobody pass then
+    ├── DatabaseUnavailable   503  what was asked for is in the database, which does not answer
     ├── DeadlineExceeded      504  the time for the whole request is over
     ├── ConfigurationInvalid  400  a list of problems, each with its place
     └── StartRefused               the process must not start like this
+        └── DatabaseUnreachable    … yet: it may, as soon as its database is there
     ClientGone                     the caller has hung up; a BaseException, so that no `except Exception` eats it
 
 The message is for the caller: what is wrong, where, what to do. It never holds a key, an internal address or a stack.
@@ -122,6 +124,21 @@ class BooksUnreadable(HermesError):
     status, code = 503, "budget_unavailable"
 
 
+class DatabaseUnavailable(HermesError):
+    """The database does not answer, or cannot do what it is asked. Its text tells the reason too, for logs."""
+
+    status, code = 503, "database_unavailable"
+    RETRY_AFTER_S = 2.0
+
+    def __init__(self, reason: str, message: str = "The database cannot be used at the moment.") -> None:
+        super().__init__(message, retry_after_s=self.RETRY_AFTER_S)
+        self.reason = reason
+        """The database's own words, which may name hosts: not for callers."""
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.reason})"
+
+
 class UpstreamFailed(HermesError):
     """Every endpoint of the cascade was skipped or failed."""
 
@@ -190,6 +207,10 @@ class ConfigurationInvalid(HermesError):
 
 class StartRefused(Exception):
     """The process must not start like this; the text says why and what to do."""
+
+
+class DatabaseUnreachable(StartRefused):
+    """The database is not there; who has served before waits for it."""
 
 
 class ClientGone(BaseException):

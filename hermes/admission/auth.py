@@ -2,8 +2,10 @@
 
 The operator's key is compared in constant time, API keys are found by their digest (see `keys`). A key that is unknown,
 revoked or expired is one and the same thing: where a key is needed it is refused, where none is needed the caller is
-anonymous, for clients send dummies. A key that is known is held to its scopes everywhere. What is remembered of an
-unknown key is a digest, so that two anonymous callers with different dummy keys do not share a session.
+anonymous, for clients send dummies. A key that is known is held to its scopes everywhere. While the database is away,
+known keys go on as before, and one that is not known is told to come again (503) rather than that it is wrong: it may
+have been made a moment before. What is remembered of an unknown key is a digest, so that two anonymous callers with
+different dummy keys do not share a session.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from typing import Any
 
 from hermes.admission.keys import looks_like_key
 from hermes.directory import ApiKey, Directory, Scope
-from hermes.errors import Forbidden, Unauthorized
+from hermes.errors import DatabaseUnavailable, Forbidden, Unauthorized
 from hermes.metadata import name_of
 from hermes.policy import AuthPolicy
 from hermes.types import Principal
 
 IDENTITY_CHARS = 16
 MOST_LOOKS_A_SECOND = 20
+UNTOLD = "This API key is not known yet, and the database cannot be asked for newer ones at the moment."
 BLANKS = " \t"
 SCHEME = "bearer"
 OPERATOR = "admin"
@@ -39,13 +42,16 @@ class Authenticator:
         clock: Callable[[], float] = time.time,
         look_again: Callable[[], Directory | None] = lambda: None,
     ) -> None:
-        """`look_again` gives the newest directory: a key that another worker has just made must not be refused here."""
+        """`look_again` gives the newest directory, as a key that another worker has just made must not be refused here;
+        it raises `DatabaseUnavailable` where it cannot be told.
+        """
         self._digest = digest
         self._clock = clock
         self._look_again = look_again
         self._looks_in = (0, 0)
         """A second, and how often was looked again in it."""
 
+        self._could_look = True
         self._last_used: dict[str, float] = {}
 
     def authenticate(self, bearer: str, policy: AuthPolicy, directory: Directory, *, scope: Scope | None) -> Principal:
@@ -58,17 +64,24 @@ class Authenticator:
         Raises:
             Unauthorized: a key is needed, and this is none.
             Forbidden: the key is known, but not for this.
+            DatabaseUnavailable: a key is needed, and whether this is one cannot be told at the moment.
         """
         if is_admin_key(bearer, policy):
             return Principal(identity=_identity(bearer), is_admin=True)
-        key = self._known(bearer, directory)
+        is_needed = scope == "gateway" or policy.require_client_key
+        try:
+            key = self._known(bearer, directory)
+        except DatabaseUnavailable:
+            if is_needed:
+                raise
+            key = None
         if key is not None:
             if scope is not None and scope not in key.scopes:
                 raise _lacks(key, scope)
             return Principal(
                 key_id=key.id, identity=key.id, scopes=frozenset(key.scopes), roles=key.roles, limits=key.limits
             )
-        if scope == "gateway" or policy.require_client_key:
+        if is_needed:
             raise Unauthorized(
                 "The API key is not known, or it was revoked or has expired."
                 if bearer
@@ -87,6 +100,7 @@ class Authenticator:
         Raises:
             Unauthorized: with what to do about it.
             Forbidden: an API key without that scope.
+            DatabaseUnavailable: whether it is a key cannot be told at the moment.
         """
         if policy.admin_key is None:
             raise Unauthorized(f"Admin routes are closed: set {policy.admin_key_env} to open them.")
@@ -110,13 +124,25 @@ class Authenticator:
         if not looks_like_key(bearer):
             return None
         digest, now = self._digest(bearer), self._clock()
-        key = directory.keys.get(digest)
-        if key is None and self._may_look(int(now)) and (newest := self._look_again()) is not None:
-            key = newest.keys.get(digest)
+        key = directory.keys.get(digest) or self._newly_made(digest, int(now))
         if key is None or (key.expires_at is not None and key.expires_at <= now):
             return None
         self._last_used[key.id] = now
         return key
+
+    def _newly_made(self, digest: str, second: int) -> ApiKey | None:
+        """The key of a digest that was not known a moment ago."""
+        newest: Directory | None = None
+        if self._may_look(second):
+            try:
+                newest = self._look_again()
+            except DatabaseUnavailable as away:
+                self._could_look = False
+                raise DatabaseUnavailable(away.reason, UNTOLD) from None
+            self._could_look = True
+        elif not self._could_look:
+            raise DatabaseUnavailable("it could not be asked for newer keys a moment ago", UNTOLD)
+        return None if newest is None else newest.keys.get(digest)
 
     def _may_look(self, second: int) -> bool:
         """False for a flood of keys that nobody has made; the loop that follows the database finds new ones anyway."""

@@ -46,8 +46,10 @@ GUESS_S: Final = 30.0
 OUTLIVES_S: Final = 60.0
 """A counter without a seal does no harm; a seal without a counter would let everybody pass."""
 
-AWAY_S: Final = 5.0
+AWAY_S: Final = 2.0
 """How long the usage log is left alone after it could not be read."""
+
+RETRY_AFTER_S: Final = 5.0
 
 AWAY_KEY: Final = "books:away"
 
@@ -126,7 +128,7 @@ class Books:
             BooksUnreadable: it is.
         """
         if self._is_store_away():
-            raise BooksUnreadable("What was spent cannot be told at the moment.", retry_after_s=AWAY_S)
+            raise BooksUnreadable("What was spent cannot be told at the moment.", retry_after_s=RETRY_AFTER_S)
 
     def filling(self, key: str) -> str:
         """The name of the filling that is in force, as far as this process knows."""
@@ -223,7 +225,7 @@ class Books:
 
     def _read(self, account: Account) -> Spent:
         if self._store.get(AWAY_KEY) is not None:
-            raise BooksUnreadable("What was spent cannot be told at the moment.", retry_after_s=AWAY_S)
+            raise BooksUnreadable("What was spent cannot be told at the moment.", retry_after_s=RETRY_AFTER_S)
         try:
             return self.usage_log.spent(account.scope, account.name, account.span.start, account.span.end)
         except BooksUnreadable as error:

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StartRefused as refused:
         return _said(2, str(refused))
     except HermesError as refused:  # an invalid request is here one of the command line
-        return _said(2 if isinstance(refused, InvalidRequest) else 1, refused.message)
+        return _said(2 if isinstance(refused, InvalidRequest) else 1, str(refused))
     except click.ClickException as refused:
         refused.show()
         return refused.exit_code

@@ -2,7 +2,8 @@
 
 SQLite blocks whoever calls it, for as long as another process holds its lock. So it is only called in native threads:
 one writer, which makes "database is locked" impossible within the process, and two readers, which WAL lets read beside
-it. Each thread keeps a connection of its own. Postgres is called where the caller is: psycopg 3 waits cooperatively.
+it. Each thread keeps a connection of its own. Postgres is called where the caller is: psycopg 3 waits cooperatively,
+and a server that does not answer is not waited for (see `patience.py`).
 
 A function that is given to `write` or `read` runs in such a thread. It must take no lock that gevent has patched, so it
 neither logs nor counts metrics (see `hermes.native`), and it does no other I/O.
@@ -15,12 +16,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gevent.threadpool import ThreadPool
-from peewee import DatabaseError, InterfaceError, SqliteDatabase
+from peewee import DatabaseError, InterfaceError, OperationalError, SqliteDatabase
+from playhouse.pool import MaxConnectionsExceeded
 
+from hermes.errors import DatabaseUnavailable
 from hermes.native import native_ident, native_lock
-from hermes.storage.engine import cause_of, is_postgres, pooled_postgres, refusal, sqlite_options, sqlite_path
+from hermes.storage.engine import (
+    cause_of,
+    is_connection_lost,
+    is_postgres,
+    pooled_postgres,
+    refusal,
+    sqlite_options,
+    sqlite_path,
+)
 from hermes.storage.migrate import migrate
 from hermes.storage.models import proxy
+from hermes.storage.patience import Patience
 
 __all__ = ["Database", "migrate"]
 
@@ -50,12 +62,23 @@ class Database:
 
         Waits cooperatively. A greenlet that is killed while it waits does not stop the work, which is still committed.
         A call from within `write` or `read` runs at once, in the same transaction.
+
+        Raises:
+            DatabaseUnavailable: the database does not answer, or cannot do it now (its disk is full, another process
+                holds its lock). Where it was lost during the commit, nobody knows whether it was done.
         """
         raise NotImplementedError
 
     def read(self, fn: Callable[..., Result], *args: Any) -> Result:
-        """Runs `fn(*args)`, which only reads, without a transaction around it."""
+        """Runs `fn(*args)`, which only reads, without a transaction around it. Raises alike."""
         raise NotImplementedError
+
+    def check(self) -> None:
+        """For callers who would have to prepare something first. Costs nothing.
+
+        Raises:
+            DatabaseUnavailable: the database is known to be away.
+        """
 
     def close(self) -> None:
         """Waits for what runs, then closes every connection. Safe to call twice."""
@@ -78,10 +101,10 @@ class _Sqlite(Database):
         proxy.initialize(self._real)
 
     def write(self, fn: Callable[..., Result], *args: Any) -> Result:
-        return self._in(self._writer, self._transaction, fn, *args)
+        return self._tried(self._writer, self._transaction, fn, *args)
 
     def read(self, fn: Callable[..., Result], *args: Any) -> Result:
-        return self._in(self._readers, self._reading, fn, *args)
+        return self._tried(self._readers, self._reading, fn, *args)
 
     def close(self) -> None:
         if not self._is_closed:
@@ -90,6 +113,12 @@ class _Sqlite(Database):
                 pool.join()
                 pool.kill()
             self._real.close_all()
+
+    def _tried(self, pool: ThreadPool, fn: Callable[..., Result], *args: Any) -> Result:
+        try:
+            return self._in(pool, fn, *args)
+        except (OperationalError, InterfaceError) as error:
+            raise _unavailable(error) from error
 
     def _in(self, pool: ThreadPool, fn: Callable[..., Result], *args: Any) -> Result:
         if native_ident() in self._threads:
@@ -148,15 +177,47 @@ class _Postgres(Database):
         # peewee's own lock stays as gevent has patched it: it is held while a connection is made, which switches
         # greenlets, so a native one would stop the event loop for good. No native thread ever comes here.
         self._real = pooled_postgres(url)
+        self._patience = Patience(lambda: self._connected(self._real.execute_sql, "SELECT 1"), _loss)
         proxy.initialize(self._real)
 
     def write(self, fn: Callable[..., Result], *args: Any) -> Result:
-        with self._real.connection_context(), self._real.atomic():
-            return fn(*args)
+        return self._ask(self._transaction, fn, *args)
 
     def read(self, fn: Callable[..., Result], *args: Any) -> Result:
-        with self._real.connection_context():
-            return fn(*args)
+        return self._ask(fn, *args)
+
+    def check(self) -> None:
+        self._patience.check()
 
     def close(self) -> None:
+        self._patience.stop()
         self._real.close_all()
+
+    def _ask(self, fn: Callable[..., Result], *args: Any) -> Result:
+        if not self._real.is_closed():  # from within another question, which is waited for already
+            return fn(*args)
+        try:
+            return self._patience.ask(lambda: self._connected(fn, *args))
+        except (OperationalError, InterfaceError, MaxConnectionsExceeded) as error:
+            raise _unavailable(error) from error
+
+    def _connected(self, fn: Callable[..., Result], *args: Any) -> Result:
+        """A connection on which an answer is outstanding at the end is closed by the pool, which sees its state."""
+        try:
+            with self._real.connection_context():
+                return fn(*args)
+        finally:
+            if not self._real.is_closed():  # it was cut short while it gave its connection back
+                self._real.close()
+
+    def _transaction(self, fn: Callable[..., Result], *args: Any) -> Result:
+        with self._real.atomic():
+            return fn(*args)
+
+
+def _loss(error: Exception) -> str | None:
+    return " ".join(str(error).split()) if is_connection_lost(error) else None
+
+
+def _unavailable(error: Exception) -> DatabaseUnavailable:
+    return DatabaseUnavailable(" ".join(str(error).split()))

@@ -30,7 +30,7 @@ ID_BYTES = 6
 class DirectoryRepository:
     """`hermes_api_keys`, `hermes_config`, `ai_usage_budgets` and `audit_log`.
 
-    Every method may raise `peewee.PeeweeException`: the database does not work. The methods that change something take
+    Every method may raise `DatabaseUnavailable`: the database does not work. The methods that change something take
     the actor, which is who does it, as audit rows have it.
     """
 

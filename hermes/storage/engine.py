@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import Any
 
-from peewee import PostgresqlDatabase
+from peewee import InterfaceError, OperationalError, PostgresqlDatabase
 from playhouse.pool import PooledPostgresqlDatabase
 
 from hermes.errors import StartRefused
@@ -35,6 +35,11 @@ POSTGRES_OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+
+
+LOST_STATES = ("08", "57P", "53300")
+"""What Postgres says, in SQLSTATE's beginnings, when it has no (further) connection for us: lost, ending or starting,
+too many. Source: PostgreSQL's documentation, appendix A."""
 
 
 def is_postgres(url: str) -> bool:
@@ -111,6 +116,14 @@ def disk_full(database: Path | str) -> StartRefused:
 def is_disk_full(error: BaseException) -> bool:
     """Whether a database says that its disk is full: SQLite, Postgres, the system."""
     return any(words in str(error) for words in ("disk is full", "No space left on device"))
+
+
+def is_connection_lost(error: Exception) -> bool:
+    """Whether an error of Postgres means that there is no connection, and not that one has refused something."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    state = getattr(error.args[0], "sqlstate", None) if error.args else None  # peewee puts the driver's error first
+    return state is None or state.startswith(LOST_STATES)
 
 
 def cause_of(error: BaseException) -> BaseException:

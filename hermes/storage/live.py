@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from gevent.lock import BoundedSemaphore
 
 from hermes.directory import Directory, DirectoryBox
-
-log = logging.getLogger("hermes-router.storage")
 
 
 class LiveDirectory:
@@ -38,9 +35,6 @@ class LiveDirectory:
                 self._box.swap(self._load())
 
     def newest(self) -> Directory:
-        """The directory with every change there is; the last one where the database does not answer."""
-        try:
-            self.refresh_if_changed()
-        except Exception as error:  # noqa: BLE001  (whatever it is, the caller goes on with what is known)
-            log.debug("The database was not asked for newer keys: %s", error)
+        """The directory with every change there is. Raises `DatabaseUnavailable`: nobody knows whether there is one."""
+        self.refresh_if_changed()
         return self._box.current()

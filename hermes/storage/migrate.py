@@ -19,10 +19,11 @@ from typing import Any
 from peewee import DatabaseError, InterfaceError, PeeweeException, SqliteDatabase
 from playhouse.migrations import MigrationError, Runner
 
-from hermes.errors import StartRefused
+from hermes.errors import DatabaseUnreachable, StartRefused
 from hermes.storage.engine import (
     cause_of,
     disk_full,
+    is_connection_lost,
     is_disk_full,
     is_postgres,
     postgres,
@@ -46,8 +47,9 @@ def migrate(database_url: str, folder: Path) -> None:
     Any number of processes may call it at once, gevent patched or not; one does the work, the others wait. Blocks.
 
     Raises:
-        StartRefused: the database is newer than the code, damaged, out of reach or not writable, or a migration failed,
-            in which case it has changed nothing.
+        DatabaseUnreachable: there is no database to be reached.
+        StartRefused: the database is newer than the code, damaged or not writable, or a migration failed, in which case
+            it has changed nothing.
     """
     if is_postgres(database_url):
         _migrate_postgres(database_url, folder)
@@ -72,14 +74,15 @@ def _migrate_postgres(url: str, folder: Path) -> None:
         real.connect()
     except (DatabaseError, InterfaceError) as error:
         reason = " ".join(str(error).split())
-        raise StartRefused(f"The database of HERMES_DATABASE_URL cannot be reached: {reason}") from None
+        raise DatabaseUnreachable(f"The database of HERMES_DATABASE_URL cannot be reached: {reason}") from None
     with closing(real):
         try:
             with _advisory_lock(real):
                 _run(real, folder, "of HERMES_DATABASE_URL")
         except (DatabaseError, InterfaceError) as error:
             reason = " ".join(str(error).split())
-            raise StartRefused(f"The database of HERMES_DATABASE_URL cannot be used: {reason}") from None
+            kind = DatabaseUnreachable if is_connection_lost(error) else StartRefused
+            raise kind(f"The database of HERMES_DATABASE_URL cannot be used: {reason}") from None
 
 
 def _refuse_damage(real: Any, path: Path) -> None:

@@ -76,7 +76,7 @@ class UsageRepository:
         cleaned away. A record that can never be stored is passed over and returned with the reason.
 
         Raises:
-            peewee.PeeweeException: the database does not work; the same records may be given again.
+            DatabaseUnavailable: the database does not work; the same records may be given again.
         """
         new = 0
         rejected: list[tuple[Record, str]] = []
@@ -103,7 +103,7 @@ class UsageRepository:
         """Asks the log for nothing, to see whether the database answers.
 
         Raises:
-            peewee.PeeweeException: it does not.
+            DatabaseUnavailable: it does not.
         """
         self._database.read(lambda: UsageRow.select(UsageRow.id).limit(1).tuples().first())
 

@@ -8,7 +8,7 @@ A row counts when tokens were counted for it, so refusals and failures do not; o
 but its tokens. Sums are of whole nano-USD, row by row: SQLite would add up binary fractions.
 
 Rows that are still in the spool are moved to the database before it is asked. Whoever asks waits for two seconds at
-most, whatever the database does.
+most, whatever the database does, and not at all while it is known to be away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import gevent
 from peewee import SQL, fn
 
 from hermes.directory import BudgetScope, Spent, Unit
-from hermes.errors import BooksUnreadable
+from hermes.errors import BooksUnreadable, DatabaseUnavailable
 from hermes.storage.db import Database
 from hermes.storage.models import NameRow, UsageRow
 from hermes.storage.repositories import COLUMNS
@@ -90,6 +90,10 @@ class Spending:
 
     def _ask(self, of_sums: Callable[..., Result], of_rows: Callable[..., Result], *args: Any) -> Result:
         """The answer of the one or the other; the last two arguments are the period's begin and end."""
+        try:
+            self._database.check()
+        except DatabaseUnavailable as away:
+            raise BooksUnreadable("The usage log cannot be read at the moment.", retry_after_s=RETRY_AFTER_S) from away
         if not self._flush():
             raise BooksUnreadable("The usage log does not take rows at the moment.", retry_after_s=RETRY_AFTER_S)
         # The reading is not interrupted when its time is over: a connection in the midst of an answer is of no use.

@@ -37,6 +37,15 @@ from hermes.web.http import new_request_id
 
 log = logging.getLogger("hermes-router.web")
 
+REFUSED: Final = 3
+"""The exit status by which gunicorn knows that a worker must not be started again; the whole server ends with it."""
+
+DATABASE_AWAY: Final = 75
+"""With this status the application says that it could start if its database were there."""
+
+TRY_AGAIN: Final = 1
+TRY_AGAIN_S: Final = 2.0
+
 LAST_WAIT_S: Final = 1.0
 """How long, at the end, a connection may be silent that has just been opened or has just had an answer; and how long is
 listened to a caller whose request was refused."""
@@ -107,6 +116,20 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
         self._known: set[Any] = set()
         """Greenlets whose connection has had a request."""
+
+    def load_wsgi(self) -> None:
+        """Loads the application. One that takes the place of another waits for a database that is away, by being
+        started again: the server must not end because a worker has died meanwhile.
+        """
+        try:
+            super().load_wsgi()
+        except SystemExit as refused:
+            if refused.code != DATABASE_AWAY:
+                raise
+            if self.age <= self.cfg.workers:  # one of the first: nobody has served yet
+                sys.exit(REFUSED)
+            gevent.sleep(TRY_AGAIN_S)
+            sys.exit(TRY_AGAIN)
 
     def patch(self) -> None:
         """gevent's patches, then logging's locks, which native threads must not share as gevent has patched them."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from itertools import count
@@ -21,12 +20,9 @@ import pytest
 from hermes.settings import ROOT
 from hermes.storage.db import Database, migrate
 from hermes.storage.repositories import UsageRepository
+from tests.postgres_server import HOW_TO_GET_POSTGRES, as_postgres, postgres_programs
 
 MIGRATIONS = ROOT / "migrations"
-
-HOW_TO_GET_POSTGRES = (
-    "no Postgres: set HERMES_TEST_POSTGRES_URL to a server, or install one (Debian: apt-get install postgresql)"
-)
 
 numbers = count(1)
 
@@ -37,7 +33,7 @@ def postgres_server() -> Iterator[str]:
     if os.environ.get("HERMES_TEST_POSTGRES_URL"):
         yield os.environ["HERMES_TEST_POSTGRES_URL"]
         return
-    programs = _programs()
+    programs = postgres_programs()
     if programs is None:
         pytest.skip(HOW_TO_GET_POSTGRES)
     folder = Path(tempfile.mkdtemp(prefix="hermes-pg-"))
@@ -45,14 +41,14 @@ def postgres_server() -> Iterator[str]:
         shutil.chown(folder, "postgres")
     cluster = folder / "cluster"
     try:
-        _as_postgres(programs / "initdb", "-D", cluster, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        as_postgres(programs / "initdb", "-D", cluster, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         # A socket in its own folder instead of a port: nothing to collide with.
         options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=40"
-        _as_postgres(programs / "pg_ctl", "-D", cluster, "-l", folder / "log", "-w", "-o", options, "start")
+        as_postgres(programs / "pg_ctl", "-D", cluster, "-l", folder / "log", "-w", "-o", options, "start")
         try:
             yield f"postgresql://postgres@/postgres?host={quote(str(folder), safe='')}"
         finally:
-            _as_postgres(programs / "pg_ctl", "-D", cluster, "-m", "immediate", "-w", "stop")
+            as_postgres(programs / "pg_ctl", "-D", cluster, "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -104,32 +100,6 @@ def a_record(request_id: str, **values: Any) -> dict[str, Any]:
         "details": {},
         **values,
     }
-
-
-def _programs() -> Path | None:
-    """The folder of Postgres's programs; Debian keeps it out of the PATH."""
-    found = shutil.which("initdb")
-    candidates = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    usable = [folder for folder in candidates if (folder / "initdb").exists()]
-    may_switch = os.geteuid() != 0 or (shutil.which("runuser") and _has_user("postgres"))
-    return usable[0] if usable and may_switch else None
-
-
-def _has_user(name: str) -> bool:
-    return subprocess.run(["id", name], capture_output=True, check=False).returncode == 0
-
-
-def _as_postgres(*command: object) -> None:
-    """Runs a program of Postgres, which refuses to be root."""
-    switch = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    # Output goes to a file and not to a pipe, which the server would inherit and keep open.
-    with tempfile.TemporaryFile() as output:
-        done = subprocess.run(
-            [*switch, *map(str, command)], stdout=output, stderr=output, cwd="/", timeout=60, check=False
-        )
-        if done.returncode:
-            output.seek(0)
-            raise RuntimeError(output.read().decode())
 
 
 def _named(url: str, name: str) -> str:

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import peewee
 import psycopg
 import pytest
 
-from hermes.errors import StartRefused
+from hermes.errors import DatabaseUnavailable, StartRefused
 from hermes.settings import ROOT
 from hermes.storage.db import Database, migrate
 from hermes.storage.models import MODELS, ConfigRow, UsageRow
@@ -169,7 +168,7 @@ def test_a_write_that_fills_the_disk_says_so(tmp_path: Path) -> None:
         connection.execute_sql("PRAGMA max_page_count = 60")
         connection.execute_sql("INSERT INTO large VALUES (zeroblob(1000000))")
 
-    with pytest.raises(peewee.OperationalError, match="disk is full"):
+    with pytest.raises(DatabaseUnavailable, match="disk is full"):
         database.write(fill)
     assert database.read(lambda: connection.execute_sql("SELECT count(*) FROM large").fetchone()) == (0,)
     database.close()
@@ -331,7 +330,7 @@ def test_sqlite_never_runs_in_the_thread_of_its_caller_and_reads_cannot_write(tm
     assert database.write(threading.get_ident) != here
     assert database.read(threading.get_ident) not in (here, database.write(threading.get_ident))
     assert database.read(lambda: UsageRow._meta.database.pragma("journal_mode")) == "wal"
-    with pytest.raises(peewee.OperationalError, match="readonly"):
+    with pytest.raises(DatabaseUnavailable, match="readonly"):
         database.read(lambda: ConfigRow.create(key="k", value="v", updated_at="t", updated_by="me"))
     database.close()
 

@@ -138,9 +138,13 @@ class Gateway:
 
     def kill_workers(self) -> None:
         """Ends the workers at once; the master starts others."""
+        for pid in self.workers():
+            os.kill(pid, signal.SIGKILL)
+
+    def workers(self) -> list[int]:
+        """The processes of the workers."""
         master = self._running().pid
-        for pid in Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii").split():
-            os.kill(int(pid), signal.SIGKILL)
+        return [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii").split()]
 
     def wait_exit(self, limit_s: float = STOP_LIMIT_S) -> int | None:
         """The exit status, or None where it still runs."""
