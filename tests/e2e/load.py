@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from prometheus_client.mmap_dict import MmapedDict
 
 from .client import Answer
 from .gateway import eventually, new_user
@@ -58,3 +61,12 @@ def percentile_s(answers: Sequence[Answer], share: float) -> float:
     """How long the slowest took but for this share's complement; 0 without answers."""
     took = sorted(answer.took_s for answer in answers)
     return took[max(0, math.ceil(share * len(took)) - 1)] if took else 0.0
+
+
+def requests_by_worker(folder: Path) -> dict[str, float]:
+    """How many completion requests each worker has taken on, by the files of its process in the metrics' folder."""
+    found = {}
+    for file in folder.glob("counter_*.db"):
+        values = list(MmapedDict.read_all_values_from_file(str(file)))
+        found[file.stem] = sum(value for key, value, *_ in values if '"hermes_router_requests_total"' in key)
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.redis_server import RedisServer
@@ -21,6 +19,7 @@ from tests.redis_server import RedisServer
 from . import replies
 from .client import Answer
 from .gateway import Gateway, eventually, new_user
+from .load import Load, requests_by_worker
 from .replies import completion, error
 from .world import World
 
@@ -75,11 +74,7 @@ class Pair:
 
     def served(self) -> dict[str, float]:
         """How many completion requests each worker has taken on, by the process."""
-        found = {}
-        for file in self._counts.glob("counter_*.db"):
-            values = list(MmapedDict.read_all_values_from_file(str(file)))
-            found[file.stem] = sum(value for key, value, *_ in values if '"hermes_router_requests_total"' in key)
-        return found
+        return requests_by_worker(self._counts)
 
     def by_both(self, ask: Callable[[], Answer]) -> list[Answer]:
         """The answers to a crowd of requests, of which each worker has served some."""
@@ -99,37 +94,6 @@ class Pair:
     def said(self, sentence: str) -> int:
         """How often the workers have printed it."""
         return self.gateway.logs().count(sentence)
-
-
-class Load:
-    """Callers who ask all the time, each in a conversation of its own."""
-
-    def __init__(self, pair: Pair, callers: int = 6) -> None:
-        self._pair = pair
-        self._ending = threading.Event()
-        self.answers: list[Answer] = []
-        self._threads = [threading.Thread(target=self._ask) for _ in range(callers)]
-
-    def __enter__(self) -> Load:
-        for thread in self._threads:
-            thread.start()
-        eventually(lambda: self.answers, lambda answers: len(answers) > 10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        for thread in self._threads:
-            thread.join()
-
-    def goes_on(self) -> None:
-        """Waits for thirty more answers."""
-        wanted = len(self.answers) + 30
-        assert eventually(lambda: len(self.answers), lambda number: number >= wanted, 10) >= wanted
-
-    def _ask(self) -> None:
-        user = new_user()
-        while not self._ending.is_set():
-            self.answers.append(self._pair.ask(user))
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +165,32 @@ def test_a_breaker_that_one_opens_is_open_for_the_other(two: Pair) -> None:
     assert models(answers) == {"fallback-model"}
     assert len(two.world.primary.calls) == asked == 3
     assert {two.metrics()["hermes_router_circuits_open"] for _ in range(4)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "granted"),
+    [
+        pytest.param({"concurrent": 3}, 24, 3, id="at once"),
+        pytest.param({"requests_per_minute": 7}, 24, 7, id="a minute"),
+        pytest.param({"tokens_per_minute": 1000}, 24, 4, id="tokens a minute"),
+    ],
+)
+def test_a_limit_is_one_for_both(two: Pair, limits: dict[str, int], asked: int, granted: int) -> None:
+    assert two.gateway.reload(two.config(limits={"per_user": limits})).status == 200
+    time.sleep(REACHES_ALL_S)
+    eventually(lambda: time.time() % 60, lambda second: second < 55, 6)  # not across the turn of a minute
+    two.world.primary.script(replies.answer(200, completion("ok"), after_s=1.0))
+    user, before = new_user(), two.served()
+
+    answers = together(asked, lambda: two.gateway.chat(user=user, max_tokens=240))
+
+    assert sorted(got.status for got in answers) == [200] * granted + [429] * (asked - granted)
+    assert {got.error["code"] for got in answers if got.status == 429} == {"rate_limit_exceeded"}
+    others = two.by_both(lambda: two.gateway.chat(max_tokens=240))
+    assert {got.status for got in others} == {200}, "of other users"
+    assert sum(two.served().values()) - sum(before.values()) == len(answers) + len(others)
+    assert two.gateway.reload(two.config()).status == 200
+    time.sleep(REACHES_ALL_S)
 
 
 def test_exactly_one_of_all_probes(two: Pair) -> None:
@@ -283,7 +273,7 @@ def test_what_a_killed_worker_counted_still_counts(two: Pair) -> None:
 @pytest.mark.parametrize("how", ["hangs", "is killed"])
 def test_whatever_becomes_of_redis_every_caller_is_answered(two: Pair, how: str) -> None:
     warned, came_back = two.said(AWAY), two.said(BACK)
-    with Load(two) as load:
+    with Load(two.ask) as load:
         (two.redis.hang if how == "hangs" else two.redis.kill)()
         gone_at = time.monotonic()
         load.goes_on()
@@ -356,6 +346,8 @@ def test_a_server_starts_and_answers_without_redis(tmp_path: Path) -> None:
         world = World(env={**env, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)})
         try:
             assert world.gateway.chat().status == 200
+            away = eventually(lambda: world.gateway.logs().count(AWAY), lambda said: said == WORKERS, RECOVERY_S)
+            assert away == WORKERS, "a worker that begins later has nothing to come back from"
             redis.start()
             back = eventually(lambda: world.gateway.logs().count(BACK), lambda said: said == WORKERS, RECOVERY_S)
             assert back == WORKERS
