@@ -18,7 +18,6 @@ from lab.native import ROOT
 from lab.servers import nginx
 
 DOCUMENT = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- overhead:begin -->", "<!-- overhead:end -->"
 DIRECT, OURS = "direct", "Hermes"
 QUIET_SHARE = 0.05
 COMPARED = ("nginx", "bare relay")
@@ -82,9 +81,14 @@ def table(rounds: Sequence[Round]) -> str:
         values = {name: typical(rounds, name, row) for name in subjects}
         lines.append([row.title, *(_cell(row, name, values[name]) for name in subjects)])
         lines[-1] += [_ratio(row, values[OURS], values[name]) for name in others]
+    return aligned(lines)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose first line is its head; numbers stand at the right."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
-    return "\n".join(f"| {' | '.join(_padded(line, widths))} |" for line in lines)
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join(f"| {' | '.join(_padded(line, widths))} |" for line in (lines[0], rule, *lines[1:]))
 
 
 def instruments(rounds: Sequence[Round]) -> str:
@@ -105,23 +109,35 @@ def conditions(rounds: Sequence[Round], busy: float) -> str:
     rough = f" Other programs took {busy:.0%} of the machine, so they are rough." if busy > QUIET_SHARE else ""
     return (
         f"Taken {datetime.now(UTC):%Y-%m-%d}, {len(rounds)} round{'s' if len(rounds) > 1 else ''}, medians; "
-        f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release().partition('-')[0]}, "
-        f"Python {platform.python_version()}{_nginx_version()}.{rough}"
+        f"{machine()}{_nginx_version()}.{rough}"
     )
 
 
+def machine() -> str:
+    """What it is; no names or paths."""
+    system = f"{platform.system()} {platform.release().partition('-')[0]}"
+    return f"{_processor()}, {os.cpu_count()} cores, {system}, Python {platform.python_version()}"
+
+
 def write_document(rounds: Sequence[Round], busy: float) -> Path:
-    """Replaces the block between the markers in docs/performance.md.
+    """Puts the figures into docs/performance.md; raises as `write_block`."""
+    return write_block(
+        "overhead", "\n\n".join(filter(None, (conditions(rounds, busy), table(rounds), instruments(rounds))))
+    )
+
+
+def write_block(name: str, block: str) -> Path:
+    """Replaces what stands between the markers of this name in docs/performance.md.
 
     Raises:
         SystemExit: the document or its markers are missing.
     """
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
-    if BEGIN not in text or END not in text:
-        sys.exit(f"{DOCUMENT.name} lacks the lines {BEGIN} and {END}")
-    block = "\n\n".join(filter(None, (conditions(rounds, busy), table(rounds), instruments(rounds))))
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{block}\n{END}{after}", encoding="utf-8")
+    if begin not in text or end not in text:
+        sys.exit(f"{DOCUMENT.name} lacks the lines {begin} and {end}")
+    before, after = text.partition(begin)[0], text.partition(end)[2]
+    DOCUMENT.write_text(f"{before}{begin}\n{block}\n{end}{after}", encoding="utf-8")
     return DOCUMENT
 
 
