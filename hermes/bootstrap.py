@@ -274,7 +274,11 @@ class Hermes:
 
     def _load(self) -> Policy:
         read = _off_the_loop(lambda: _with_surrogate(read_policy(self.settings, self.demo), self.surrogates))
-        policy = self.persona.applied(fit_for_reload(read, self.policies.current(), self.bound))
+        fit = fit_for_reload(read, self.policies.current(), self.bound)
+        try:
+            policy = self.persona.applied(fit)
+        except DatabaseUnavailable:
+            policy = fit  # `renew_profile` finds the hint as soon as the database is back
         self.policies.swap(policy)
         log.info("Configuration loaded from %s", policy.source)
         _warn(policy)

@@ -122,7 +122,7 @@ def is_connection_lost(error: Exception) -> bool:
     """Whether an error of Postgres means that there is no connection, and not that one has refused something."""
     if not isinstance(error, OperationalError | InterfaceError):
         return False
-    state = getattr(error.args[0], "sqlstate", None) if error.args else None  # peewee puts the driver's error first
+    state: str | None = getattr(getattr(error, "orig", None), "sqlstate", None)  # `orig` is the driver's own error
     return state is None or state.startswith(LOST_STATES)
 
 

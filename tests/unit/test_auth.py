@@ -9,7 +9,7 @@ import pytest
 from hermes.admission.auth import Authenticator, bearer_of, is_admin_key, require_role, with_user
 from hermes.admission.keys import KeyDigest, new_key
 from hermes.directory import ApiKey, Directory, Scope
-from hermes.errors import Forbidden, HermesError, Unauthorized
+from hermes.errors import DatabaseUnavailable, Forbidden, HermesError, Unauthorized
 from hermes.policy import AuthPolicy
 from hermes.types import Principal, RateLimits, Secret
 
@@ -148,6 +148,27 @@ def test_a_flood_of_unknown_keys_does_not_reach_the_database() -> None:
             auth.authenticate(UNKNOWN, OPEN, Directory(), scope="gateway")
 
     assert len(looks) == 20
+
+
+def test_an_unknown_key_is_not_called_wrong_while_nobody_can_tell() -> None:
+    looks: list[int] = []
+
+    def look_again() -> Directory:
+        looks.append(1)
+        raise DatabaseUnavailable("postgres at 10.0.0.7 is away")
+
+    auth = Authenticator(DIGEST, clock=lambda: NOW, look_again=look_again)
+
+    for _ in range(50):
+        with pytest.raises(DatabaseUnavailable, match="not known yet") as away:
+            auth.authenticate(UNKNOWN, OPEN, DIRECTORY, scope="gateway")
+    assert (away.value.status, away.value.retry_after_s, len(looks)) == (503, 2, 20)
+    with pytest.raises(DatabaseUnavailable):
+        auth.authenticate(UNKNOWN, CLOSED, DIRECTORY, scope="router")
+    with pytest.raises(DatabaseUnavailable):
+        auth.require_admin(UNKNOWN, OPEN, DIRECTORY)
+    assert auth.authenticate(UNKNOWN, OPEN, DIRECTORY, scope="router").key_id is None, "where none is needed"
+    assert auth.authenticate(GATEWAY, OPEN, DIRECTORY, scope="gateway").key_id == "k_gateway"
 
 
 def test_a_refusal_says_what_to_do_and_never_the_key(auth: Authenticator) -> None:

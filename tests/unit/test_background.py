@@ -8,6 +8,7 @@ import gevent
 import pytest
 
 from hermes.background import Loops
+from hermes.errors import DatabaseUnavailable
 
 
 class Clockwork:
@@ -53,6 +54,24 @@ def test_a_fault_is_told_once_until_it_changes(caplog: pytest.LogCaptureFixture)
 
     failed, again = "Background loop drain failed, and will be tried again", "Background loop drain works again"
     assert caplog.messages == [failed, failed, again, failed, again]
+
+
+def test_what_holds_a_loop_up_is_a_sentence_and_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    loops, calls = Loops(), []
+
+    def held_up() -> None:
+        calls.append(1)
+        raise DatabaseUnavailable(f"reason {len(calls)}")
+
+    with caplog.at_level("INFO", "hermes-router"):
+        loops.every(0.001, held_up, "directory")
+        gevent.sleep(0.05)
+        loops.stop(1.0)
+
+    (record,) = caplog.records
+    assert len(calls) > 1
+    assert record.message.startswith("Background loop directory is held up: The database cannot be used")
+    assert record.exc_info is None
 
 
 def test_stopping_waits_for_the_call_that_runs_but_not_for_ever() -> None:
