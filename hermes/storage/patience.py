@@ -28,7 +28,10 @@ SILENCE_S: Final = 1.5
 """How long nobody must have had an answer."""
 
 LONGEST_S: Final = 30.0
-"""How long one question may take while others are answered."""
+"""How long one question may take while others are answered. It is given up then, and is no outage."""
+
+STALL_S: Final = 0.2
+"""An event loop that looks at the clock so late has stood still itself, and may have an answer that it has not seen."""
 
 KNOCK_EVERY_S: Final = 0.5
 
@@ -94,7 +97,7 @@ class Patience:
             result = question()
         except BaseException as error:
             if watch.has_cut:
-                raise self._lost(f"it has not answered for {self._clock() - began:.1f} s") from None
+                raise self._unanswered(began) from None
             reason = self._loss(error) if isinstance(error, Exception) else None
             if reason is not None:
                 raise self._lost(reason) from error
@@ -108,6 +111,11 @@ class Patience:
     def _time_left_s(self, began: float) -> float:
         silence_ends_at = max(self._answered_at, began) + self._silence_s
         return min(silence_ends_at, began + LONGEST_S) - self._clock()
+
+    def _unanswered(self, began: float) -> DatabaseUnavailable:
+        reason = f"it has not answered for {self._clock() - began:.1f} s"
+        are_others_answered = self._clock() - self._answered_at < self._silence_s
+        return DatabaseUnavailable(reason) if are_others_answered else self._lost(reason)
 
     def _has_answered(self) -> None:
         self._answered_at = self._clock()
@@ -139,22 +147,25 @@ class _Watch:
         self._left_s = left_s
         self._greenlet = gevent.getcurrent()
         self._timer: Any = None
-        self._start()
+        self._start(left_s())
 
     def end(self) -> None:
         """It throws no more."""
         self._timer.stop()
         self._timer.close()
 
-    def _start(self) -> None:
-        self._timer = gevent.get_hub().loop.timer(max(0.001, self._left_s()))
+    def _start(self, seconds: float) -> None:
+        self._due_at = time.monotonic() + seconds
+        self._timer = gevent.get_hub().loop.timer(max(0.001, seconds))
         self._timer.start(self._look)
 
     def _look(self) -> None:
         """Called by the event loop, so the greenlet is waiting for something."""
-        if self._left_s() > 0:
+        left_s = self._left_s()
+        has_stalled = time.monotonic() - self._due_at > STALL_S
+        if left_s > 0 or has_stalled:
             self.end()
-            self._start()
+            self._start(left_s if left_s > 0 else STALL_S)
             return
         self.has_cut = True
         self._greenlet.throw(Silence)

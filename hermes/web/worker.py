@@ -44,7 +44,7 @@ DATABASE_AWAY: Final = 75
 """With this status the application says that it could start if its database were there."""
 
 TRY_AGAIN: Final = 1
-TRY_AGAIN_S: Final = 2.0
+TRY_AGAIN_S: Final = 1.0
 
 LAST_WAIT_S: Final = 1.0
 """How long, at the end, a connection may be silent that has just been opened or has just had an answer; and how long is

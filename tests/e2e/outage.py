@@ -5,8 +5,11 @@ The tests let a store be away for a few seconds; `benchmarks/outage.py` does the
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -18,7 +21,7 @@ from tests.redis_server import RedisServer
 from . import replies
 from .client import Answer
 from .gateway import eventually
-from .load import Load, percentile_s
+from .load import Load, percentile_s, requests_by_worker
 from .world import World
 
 WORKERS = 2
@@ -66,7 +69,9 @@ class Site:
     def __init__(self) -> None:
         self.redis = RedisServer()
         self.postgres = PostgresServer()
+        self._counts = Path(tempfile.mkdtemp(prefix="hermes-counts-"))
         env = {
+            "PROMETHEUS_MULTIPROC_DIR": str(self._counts),
             "WEB_CONCURRENCY": str(WORKERS),
             "HERMES_STATE_URL": self.redis.url,
             "HERMES_DATABASE_URL": self.postgres.url,
@@ -87,6 +92,7 @@ class Site:
         self.world.close()
         self.postgres.close()
         self.redis.kill()
+        shutil.rmtree(self._counts, ignore_errors=True)
 
     def new_key(self) -> str:
         """A key that may call everything."""
@@ -99,6 +105,10 @@ class Site:
         metadata = {"function_name": "outage", "user_id": user}
         body = {"messages": [{"role": "user", "content": "hi"}], "metadata": metadata, **fields}
         return self.gateway.request("POST", "/v1/completions", {"Authorization": f"Bearer {key or self.key}"}, body)
+
+    def served(self) -> dict[str, float]:
+        """How many completion requests each worker has taken on."""
+        return requests_by_worker(self._counts)
 
     def said(self, sentence: str) -> int:
         """How often the workers have printed it."""

@@ -12,6 +12,7 @@ import pytest
 from gevent.event import Event
 
 from hermes.errors import DatabaseUnavailable
+from hermes.storage import patience
 from hermes.storage.engine import is_connection_lost
 from hermes.storage.patience import Patience
 
@@ -107,6 +108,30 @@ def test_a_slow_answer_is_no_outage_while_others_are_answered() -> None:
         server.ask(SILENCE_S / 4)
 
     assert slow.get() == "answer"
+
+
+def test_one_that_takes_for_ever_is_given_up_and_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "LONGEST_S", 2 * SILENCE_S)
+    server = Server()
+    slow = gevent.spawn(refused_after_s, lambda: server.ask(10 * SILENCE_S))
+
+    while not slow.ready():
+        server.ask(SILENCE_S / 4)
+
+    assert 2 * SILENCE_S <= slow.get() < 4 * SILENCE_S
+    server.patience.check()
+
+
+def test_an_event_loop_that_has_stood_still_looks_once_more_before_it_blames_the_database() -> None:
+    server = Server()
+    server.works.clear()
+    asking = gevent.spawn(server.ask)
+    gevent.sleep(0)
+
+    time.sleep(SILENCE_S + patience.STALL_S + 0.05)  # the whole loop: nobody is served
+    gevent.spawn_later(0.01, server.works.set)
+
+    assert asking.get() == "answer"
 
 
 def test_a_lost_connection_is_an_outage_and_any_other_error_is_an_answer() -> None:
