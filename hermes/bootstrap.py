@@ -43,6 +43,7 @@ from hermes.observe.notes import OperatorNotes
 from hermes.observe.redact import Redactor
 from hermes.observe.trace import TraceLog, utc_ms
 from hermes.observe.workerfiles import VARIABLE
+from hermes.operations import Operations
 from hermes.policy import Policy, PolicyBox, ServerPolicy, TeacherPolicy
 from hermes.routing.persona import Persona
 from hermes.routing.router import Router
@@ -70,6 +71,7 @@ from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
 from hermes.upstream.call import Caller
 from hermes.upstream.cascade import Upstreams
+from hermes.upstream.changes import CircuitChanges
 from hermes.upstream.keyring import Keyring
 from hermes.upstream.lifeline import HangupWatch
 from hermes.upstream.transport import Transport
@@ -112,6 +114,10 @@ class Hermes:
     gateway: Gateway
     sessions: Sessions
     breakers: Breakers
+    changes: CircuitChanges
+    keyring: Keyring
+    operations: Operations
+    digest: KeyDigest
     hangups: HangupWatch
     metrics: Metrics
     database: Database
@@ -281,7 +287,7 @@ class Hermes:
             policy = fit  # `renew_profile` finds the hint as soon as the database is back
         self.policies.swap(policy)
         log.info("Configuration loaded from %s", policy.source)
-        _warn(policy)
+        _warn(policy, self.settings)
         return policy
 
     def _database_state(self) -> str:
@@ -355,16 +361,23 @@ def build(settings: Settings) -> Hermes:
     asker = Asker(settings.connect_timeout_s)
     sessions = Sessions(store)
     router = Router(sessions, Teacher(_teacher_call(asker)), surrogates.of, events.emit)
-    breakers = Breakers(store, notes.circuit_changed)
-    upstreams = Upstreams(Caller(transport, notes), breakers, Keyring(store), notes)
+    circuit_changes = CircuitChanges(store, notes.circuit_changed)
+    breakers = Breakers(store, circuit_changes.changed)
+    keyring = Keyring(store)
+    upstreams = Upstreams(Caller(transport, notes), breakers, keyring, notes, failed=circuit_changes.failed)
 
     persona = Persona(_teacher_call(asker), hints.recall, hints.remember)
     policies = PolicyBox(persona.applied(policy))
     editor = DirectoryEditor(directory, digest, lambda: policies.current().gateway.roles, live.refresh)
-    policies.on_swap(lambda new: redactor.learn(new.secrets | own_secrets))
-    policies.on_swap(router.prepare)
-    policies.on_swap(lambda new: prices.prepare(new.endpoints().values()))
-    policies.on_swap(lambda new: _learn_labels(metrics, new))
+    trail = Trail(directory.note)
+    operations = Operations(policies.current, breakers, sessions, trail.note)
+    for follow in (
+        lambda new: redactor.learn(new.secrets | own_secrets),
+        router.prepare,
+        lambda new: prices.prepare(new.endpoints().values()),
+        lambda new: _learn_labels(metrics, new),
+    ):
+        policies.on_swap(follow)
     gateway = Gateway(
         policies, directories, auth, switch, quota, router, sessions, upstreams,
         _exchanges(prices, ledger, metrics, redactor), events.emit, metrics, redactor,
@@ -378,14 +391,46 @@ def build(settings: Settings) -> Hermes:
         ledger_gap=lambda: ledger.gap,
         state_up=lambda: not (isinstance(store, ResilientStore) and store.is_away),
     )
-    _warn(policy)
-    _warn_of_secret(settings)
+    _warn(policy, settings)
     return Hermes(
-        settings, store, reloaded, policies, directories, directory, live, editor, Trail(directory.note), auth,
-        switch, budgets, gateway, sessions, breakers, HangupWatch(), metrics, database, usage, Reports(database),
-        backfill, Retention(database, backfill), prices, spool, drain, ledger, traces, transport, asker, persona, surrogates,
-        demo, None if settings.bind else policy.server,
-    )  # fmt: skip
+        settings=settings,
+        store=store,
+        reloaded=reloaded,
+        policies=policies,
+        directories=directories,
+        directory=directory,
+        live=live,
+        editor=editor,
+        trail=trail,
+        auth=auth,
+        switch=switch,
+        budgets=budgets,
+        gateway=gateway,
+        sessions=sessions,
+        breakers=breakers,
+        changes=circuit_changes,
+        keyring=keyring,
+        operations=operations,
+        digest=digest,
+        hangups=HangupWatch(),
+        metrics=metrics,
+        database=database,
+        usage=usage,
+        reports=Reports(database),
+        backfill=backfill,
+        retention=Retention(database, backfill),
+        prices=prices,
+        spool=spool,
+        drain=drain,
+        ledger=ledger,
+        traces=traces,
+        transport=transport,
+        asker=asker,
+        persona=persona,
+        surrogates=surrogates,
+        demo=demo,
+        bound=None if settings.bind else policy.server,
+    )
 
 
 def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:
@@ -400,12 +445,9 @@ def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:
     return configfile.load(path, os.environ)
 
 
-def _warn(policy: Policy) -> None:
+def _warn(policy: Policy, settings: Settings) -> None:
     for warning in policy.warnings:
         log.warning("%s", warning)
-
-
-def _warn_of_secret(settings: Settings) -> None:
     if not settings.secret and settings.sqlite_path() is None:
         secret_file = settings.data_folder() / SECRET_FILE
         log.warning("API keys are checked with the file %s: on several machines set HERMES_SECRET alike", secret_file)

@@ -106,10 +106,34 @@ class Sessions:
         value = {"tier": tier, "at": self._clock(), "user_id": user_id, "model": model}
         self._store.put(f"session:{key}", orjson.dumps(value).decode(), kept_s(timeout_s))
 
-    def evict(self, key: str) -> bool:
-        """Forgets a session and its strikes; whether there was one."""
+    def evict(self, key: str, undo_s: float = 0.0) -> bool:
+        """Forgets a session and its strikes; whether there was one. `restore` brings it back within `undo_s`."""
+        if undo_s > 0 and (text := self._store.get(f"session:{key}")) is not None:
+            self._store.put(f"evicted:{key}", text, undo_s)
         self._store.delete(f"strikes:{key}")
         return self._store.delete(f"session:{key}")
+
+    def restore(self, key: str, timeout_s: float) -> bool:
+        """Brings back a session that was just evicted; whether it is there again as it was.
+
+        False where it is too late, or where the conversation was classified anew meanwhile, which counts.
+        """
+        text = self._store.get(f"evicted:{key}")
+        session = None if text is None else self._read(text)
+        if text is None or session is None:
+            return False
+        self._store.delete(f"evicted:{key}")
+        left_s = kept_s(timeout_s) - session.age_s
+        return left_s > 0 and self._store.put_new(f"session:{key}", text, left_s)
+
+    def evict_all(self) -> int:
+        """Forgets every session; how many there were."""
+        keys = [key for key, _ in self._known()]
+        for number, key in enumerate(keys, start=1):
+            self.evict(key)
+            if number % BATCH == 0:
+                sleep(0)
+        return len(keys)
 
     def all(self, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Every session that has not expired, by key, as the admin API shows it; the youngest first."""

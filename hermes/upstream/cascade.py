@@ -37,12 +37,18 @@ class Upstreams:
         keyring: Keyring,
         notes: Notes,
         clock: Callable[[], float] = time.monotonic,
+        failed: Callable[[Endpoint, str], None] = lambda endpoint, message: None,
     ) -> None:
+        """
+        Args:
+            failed: is told of each failure that a breaker counts, in words that may be shown.
+        """
         self._caller = caller
         self._breakers = breakers
         self._keyring = keyring
         self._notes = notes
         self._clock = clock
+        self._failed = failed
         self._without_options: set[str] = set()
         """Endpoints that have refused `stream_options`."""
 
@@ -98,6 +104,7 @@ class _Descent:
         except CallFailed as failed:
             if failed.kind in COUNTS_AS_FAILURE:
                 permit.failed()
+                self._up._failed(endpoint, failed.message)
             permit.undecided()
             self._note_failed(failed, level, endpoint)
             return self._after(failed, level, endpoint, permit)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final, Protocol
+
 import gevent
 from flask import Blueprint, Response, jsonify, request
 
 from hermes.bootstrap import Hermes
-from hermes.errors import NotFound
 from hermes.observe.metrics import CONTENT_TYPE
 from hermes.turns import MOMENT_S
 from hermes.web import usage_api
@@ -15,15 +16,39 @@ from hermes.web.caller import operator
 CLOSED = ("/admin", "/circuits", "/classifier", "/metrics", "/reload")
 """Where only the operator may go. Paths below that do not exist are closed too: nobody else learns which those are."""
 
+READS: Final = ("GET", "HEAD")
+"""What an operator's session in a browser is enough for; changes come from the dashboard's own forms."""
 
-def blueprint(hermes: Hermes) -> Blueprint:
-    """Sessions, circuits, usage, configuration, metrics."""
+
+class SignedIn(Protocol):
+    """`hermes.web.dashboard.door.Door`."""
+
+    def is_now(self) -> bool: ...
+
+    def lead_there(self) -> Response: ...
+
+
+def blueprint(hermes: Hermes, signed_in: SignedIn) -> Blueprint:
+    """Sessions, circuits, usage, configuration, metrics.
+
+    Args:
+        signed_in: whether a browser that asks has an operator's session, and where it signs in.
+    """
     bp = Blueprint("admin", __name__)
 
     @bp.before_app_request
-    def only_the_operator() -> None:
-        if request.path.startswith(CLOSED):
+    def only_the_operator() -> Response | None:
+        if not request.path.startswith(CLOSED):
+            return None
+        if request.method not in READS or "Authorization" in request.headers:
             operator(hermes)
+            return None
+        if signed_in.is_now():
+            return None
+        if request.accept_mimetypes.best_match(("application/json", "text/html")) == "text/html":
+            return signed_in.lead_there()
+        operator(hermes)
+        return None
 
     _add_sessions(bp, hermes)
     _add_circuits(bp, hermes)
@@ -48,11 +73,7 @@ def _add_sessions(bp: Blueprint, hermes: Hermes) -> None:
 
     @bp.delete("/admin/sessions/<key>")
     def evict(key: str) -> Response:
-        session = hermes.sessions.get(key)
-        if not hermes.sessions.evict(key):
-            raise NotFound(f"There is no session {key}; GET /admin/sessions lists those that are.")
-        before = {"tier": session.tier, "user_id": session.user_id} if session is not None else None
-        hermes.trail.note(operator(hermes), "session.evict", key, before)
+        hermes.operations.evict_session(key, operator(hermes))
         return jsonify({"evicted": key})
 
 
@@ -65,16 +86,7 @@ def _add_circuits(bp: Blueprint, hermes: Hermes) -> None:
 
     @bp.post("/circuits/reset")
     def reset_circuits() -> Response:
-        policy = hermes.policies.current()
-        endpoints = policy.endpoints()
-        wanted = request.args.get("endpoint")
-        if wanted is not None and wanted not in endpoints:
-            raise NotFound(f"There is no endpoint {wanted!r}; GET /circuits lists those that are.")
-        names = [wanted] if wanted is not None else list(endpoints)
-        before = {name: hermes.breakers.circuit(endpoints[name], policy.breaker).state for name in names}
-        for name in names:
-            hermes.breakers.reset(endpoints[name], policy.breaker)
-        hermes.trail.note(operator(hermes), "circuit.reset", wanted or "*", before)
+        names = hermes.operations.reset_circuits(request.args.get("endpoint"), operator(hermes))
         return jsonify({"reset": names})
 
 

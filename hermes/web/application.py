@@ -10,21 +10,38 @@ from flask import Flask
 from hermes.bootstrap import Hermes
 from hermes.errors import ClientGone, InvalidRequest
 from hermes.settings import ROOT
-from hermes.web import admin_api, answers, contract_api, directory_api, errors, health, openai_api
+from hermes.web import (
+    admin_api,
+    answers,
+    assets,
+    contract_api,
+    dashboard,
+    directory_api,
+    errors,
+    health,
+    openai_api,
+)
 from hermes.web.completions import HotRoutes
 from hermes.web.cors import Cors, Environ, WsgiApp
+from hermes.web.dashboard.door import Door
 from hermes.web.http import begin
 
 
 def create_app(hermes: Hermes) -> Flask:
     """The WSGI application around a built Hermes."""
-    app = Flask("hermes", root_path=str(ROOT), static_folder="static", template_folder="templates")
+    app = Flask("hermes", root_path=str(ROOT), static_folder=None, template_folder="templates")
+    app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False  # no redirect of paths that try something
     app.json.sort_keys = False  # type: ignore[attr-defined]
     errors.install(app)
-    for module in (openai_api, contract_api, admin_api, directory_api, health):
+    files = assets.Assets.of(ROOT / "static")
+    door = Door(hermes)
+    for module in (openai_api, contract_api, directory_api, health):
         app.register_blueprint(module.blueprint(hermes))
+    app.register_blueprint(admin_api.blueprint(hermes, door))
+    app.register_blueprint(assets.blueprint(files))
+    dashboard.install(app, hermes, door, files)
     origins = [origin.strip() for origin in hermes.settings.cors_origins.split(",") if origin.strip()]
     # In the order in which a request passes them: entrance, CORS, hot routes, Flask.
     app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]

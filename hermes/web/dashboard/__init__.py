@@ -1,0 +1,108 @@
+"""The operators' dashboard: server-rendered pages whose live parts htmx refreshes. `docs/architecture.md` says how a
+page is added.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flask import Blueprint, Flask, Response, redirect, request, url_for
+from werkzeug.exceptions import HTTPException
+
+from hermes.bootstrap import Hermes
+from hermes.errors import HermesError, NotFound
+from hermes.web import answers
+from hermes.web.assets import Assets
+from hermes.web.dashboard import marks, signing
+from hermes.web.dashboard.door import HOME, SIGN_IN, Door, page_around
+from hermes.web.dashboard.figures import Figures
+from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
+from hermes.web.dashboard.pages import circuits, sessions
+from hermes.web.dashboard.site import Site
+from hermes.web.http import REQUEST_ID, begin
+
+PAGES: Final = (circuits, sessions)
+"""Modules with `add_routes(blueprint, site)`."""
+
+
+def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> None:
+    """Adds everything under `/dashboard`."""
+    htmx.init_app(app)
+    app.jinja_env.filters.update({**marks.FILTERS, "json_attribute": json_attribute})
+    app.jinja_env.globals.update(spark_path=marks.spark_path, moment=marks.moment)
+    figures = Figures(hermes)
+    site = Site(hermes, door, Frame(hermes, door, files, figures), figures)
+    bp = Blueprint("dashboard", __name__)
+    _guard(bp, site)
+    _answer_errors(bp, site)
+    signing.add_routes(bp, site)
+    for page in PAGES:
+        page.add_routes(bp, site)
+    _add_common(bp, site)
+    app.register_blueprint(bp)
+
+
+def _guard(bp: Blueprint, site: Site) -> None:
+    @bp.before_request
+    def only_operators() -> Response | None:
+        begin(request.environ)
+        if request.path.rstrip("/") == SIGN_IN:
+            return None
+        operator = site.door.operator()
+        if operator is None:
+            return _shown_the_door(site)
+        if request.method not in ("GET", "HEAD"):
+            site.door.check_token(operator.session)
+        return None
+
+    @bp.after_request
+    def headers(response: Response) -> Response:
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers["X-Request-Id"] = request.environ.get(REQUEST_ID, "")
+        if response.status_code < 400 and "Set-Cookie" not in response.headers:
+            site.door.renew(response)
+        return response
+
+
+def _shown_the_door(site: Site) -> Response:
+    if not htmx:
+        return site.door.lead_there()
+    response = Response(status=401)
+    response.headers["HX-Redirect"] = url_for("dashboard.sign_in", next=page_around())
+    return response
+
+
+def _answer_errors(bp: Blueprint, site: Site) -> None:
+    @bp.errorhandler(HermesError)
+    def known(error: HermesError) -> Response:
+        response = site.frame.refused(error.message, error.status, request.environ[REQUEST_ID])
+        if error.retry_after_s is not None:
+            response.headers["Retry-After"] = str(int(error.retry_after_s + 1))
+        return response
+
+    @bp.errorhandler(HTTPException)
+    def of_flask(error: HTTPException) -> Response:
+        return site.frame.refused(error.description or error.name, error.code or 500, request.environ[REQUEST_ID])
+
+    @bp.errorhandler(Exception)
+    def unexpected(error: Exception) -> Response:
+        fault = answers.unexpected(error, f"{request.method} {request.path}")
+        return site.frame.refused(fault.message, fault.status, request.environ[REQUEST_ID])
+
+
+def _add_common(bp: Blueprint, site: Site) -> None:
+    @bp.get("/dashboard/ui/strip")
+    def strip() -> Response:
+        return site.frame.fragment("_strip.html", **site.frame.strip_values(), is_poll=True)
+
+    @bp.route("/dashboard/<path:rest>", methods=["GET", "POST"])
+    def nowhere(rest: str) -> Response:
+        raise NotFound(f"There is no page /dashboard/{rest}.")
+
+    if not any(page.__name__.endswith(".overview") for page in PAGES):
+
+        @bp.get(HOME)
+        def first_page() -> Response:
+            first = next(iter(site.frame.links().values()))
+            return redirect(first.href, 303)  # type: ignore[return-value]
