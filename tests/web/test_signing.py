@@ -224,9 +224,7 @@ def test_a_part_of_a_page_that_has_not_changed_is_not_sent_again(gateway: Gatewa
 def test_a_part_of_a_page_leads_a_signed_out_browser_to_the_form(gateway: Gateway) -> None:
     current = f"http://127.0.0.1:{gateway.port}/dashboard/circuits?a=b"
 
-    answer = Caller(gateway).send(
-        "GET", "/dashboard/ui/circuits", **{"HX-Request": "true", "HX-Current-URL": current}
-    )
+    answer = Caller(gateway).send("GET", "/dashboard/ui/circuits", **{"HX-Request": "true", "HX-Current-URL": current})
 
     assert answer.status == 401
     assert answer.headers["hx-redirect"] == f"{SIGN_IN}?next=/dashboard/circuits?a%3Db"

@@ -1,0 +1,46 @@
+"""The pages of the dashboard, as they are looked at by every general test and by `make screenshots`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.e2e.gateway import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page."""
+
+    name: str
+    path: str
+    ready: str
+    """A selector of what must be there before it is looked at."""
+
+
+PAGES = (
+    Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
+    Shown("sessions", "/dashboard/sessions", "#sessions"),
+    Shown("confirm", "/dashboard/sessions/evict-all", "main form"),
+    Shown("nowhere", "/dashboard/nowhere", ".empty"),
+)
+
+HOSTILE = "<img src=x onerror=alert(document.domain)>"
+TEXTS = (
+    "hello there",
+    "please debug my server script, it crashes with a segfault",
+    "what is 2+2",
+    "translate to german: good morning",
+    HOSTILE,
+)
+
+
+def send_traffic(gateway: Gateway, rounds: int = 20) -> None:
+    """A little of everything: both tiers, several users, refusals, failures until a circuit opens."""
+    for number in range(rounds):
+        text, user = TEXTS[number % len(TEXTS)], f"user{number % 6}@example.eu"
+        for _ in range(1 + number % 3):
+            gateway.chat(text, tier=None, user=user, headers={"X-Hermes-Session": f"talk-{number}"})
+    gateway.chat("hello", tier=None, user=HOSTILE)
+    for _ in range(4):
+        gateway.chat("demo:503 hello", tier="simple")
+    gateway.chat("please debug it, demo:429", tier="complex")
