@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench lock clean
+.PHONY: help setup run test check bench screenshots lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -14,7 +14,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -e 's/:.*## /:/' | while IFS=: read -r name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+		printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 setup: $(STAMP) ## create or refresh .venv/ from the pinned requirements
 
@@ -44,6 +44,9 @@ bench: setup ## run the benchmarks, one after another
 	@for file in benchmarks/*.py; do \
 		[ -e "$$file" ] || continue; \
 		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+screenshots: setup ## pictures of every page of the dashboard, in build/screenshots/
+	@$(BIN)/python scripts/screenshots.py $(ARGS)
 
 lock: setup ## compile the requirements anew; ARGS=--upgrade for newer versions
 	$(COMPILE) --output-file=requirements.txt $(ARGS) requirements.in
