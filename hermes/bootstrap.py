@@ -50,7 +50,7 @@ from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.routing.surrogate import Surrogates
 from hermes.routing.teacher import Teacher
-from hermes.settings import ROOT, Settings
+from hermes.settings import ROOT, Settings, remarks
 from hermes.state.announcement import Announcement
 from hermes.state.opening import open_store
 from hermes.state.resilient import ResilientStore
@@ -446,7 +446,7 @@ def read_policy(settings: Settings, demo: DemoServer | None) -> Policy:
 
 
 def _warn(policy: Policy, settings: Settings) -> None:
-    for warning in policy.warnings:
+    for warning in (*policy.warnings, *remarks(os.environ)):
         log.warning("%s", warning)
     if not settings.secret and settings.sqlite_path() is None:
         secret_file = settings.data_folder() / SECRET_FILE

@@ -1,6 +1,6 @@
 """Every environment setting once: name, type, default, meaning.
 
-`tests/test_docs.py` compares these with `docs/configuration.md`.
+`tests/unit/test_configfile_documents.py` compares these with `docs/configuration.md`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +27,9 @@ LONGEST_S = 86_400.0
 
 BIND = re.compile(r"(?:[^\s:/,\[\]]*|\[[^\s/,\[\]]+\]):([0-9]{1,5})|unix:[^\s,]+|fd://[0-9]+")
 PORT_MAX = 65_535
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@]+|null")
+CLOSE = 0.88
+"""How alike two names of variables are when one is a slip of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,28 @@ ENVIRONMENT: Mapping[str, str] = {
     "grace_s": "HERMES_GRACE_S",
 }
 """The environment variable of each field."""
+
+
+def remarks(environ: Mapping[str, str]) -> list[str]:
+    """What in the environment has no effect, and was probably meant to have one."""
+    known = set(ENVIRONMENT.values())
+    found = []
+    for name in sorted(name for name in environ if name.startswith("HERMES_") and name not in known):
+        if close := get_close_matches(name, known, n=1, cutoff=CLOSE):
+            found.append(f"The environment variable {name} is none of Hermes's. Did you mean {close[0]}?")
+    for origin in origins_of(environ.get("CORS_ORIGINS", "*")):
+        if origin != "*" and not ORIGIN.fullmatch(origin):
+            found.append(f"CORS_ORIGINS: {origin!r} is no origin, such as https://app.example.com, and matches none.")
+    return found
+
+
+def origins_of(text: str) -> list[str]:
+    """The origins of `CORS_ORIGINS`, as browsers spell them: without a slash at the end.
+
+    >>> origins_of("https://App.example/, http://localhost:3000,")
+    ['https://app.example', 'http://localhost:3000']
+    """
+    return [origin for part in text.split(",") if (origin := part.strip().rstrip("/").lower())]
 
 
 def _convert(name: str, text: str, kind: type) -> object:

@@ -160,6 +160,8 @@ def refuse_taken_port(bind: str) -> None:
         StartRefused: nobody can listen there.
     """
     host, _, port = bind.rpartition(":")
+    if bind.startswith("unix:") and not (folder := Path(bind.removeprefix("unix:")).absolute().parent).is_dir():
+        raise StartRefused(f"Nobody can listen on {bind}: there is no folder {folder}.")
     if not port.isdigit():
         return
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET

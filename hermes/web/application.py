@@ -9,7 +9,7 @@ from flask import Flask
 
 from hermes.bootstrap import Hermes
 from hermes.errors import ClientGone, InvalidRequest
-from hermes.settings import ROOT
+from hermes.settings import ROOT, origins_of
 from hermes.web import (
     admin_api,
     answers,
@@ -42,7 +42,7 @@ def create_app(hermes: Hermes) -> Flask:
     app.register_blueprint(admin_api.blueprint(hermes, door))
     app.register_blueprint(assets.blueprint(files))
     dashboard.install(app, hermes, door, files)
-    origins = [origin.strip() for origin in hermes.settings.cors_origins.split(",") if origin.strip()]
+    origins = origins_of(hermes.settings.cors_origins)
     # In the order in which a request passes them: entrance, CORS, hot routes, Flask.
     app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]
     return app

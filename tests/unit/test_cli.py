@@ -311,6 +311,12 @@ def test_a_taken_port_is_a_sentence() -> None:
             refuse_taken_port(f"127.0.0.1:{taken.getsockname()[1]}")
 
 
+def test_a_socket_in_a_folder_that_is_not_there_is_a_sentence(folder: Path) -> None:
+    with pytest.raises(StartRefused, match="there is no folder"):
+        refuse_taken_port(f"unix:{folder}/run/hermes.sock")
+    refuse_taken_port(f"unix:{folder}/hermes.sock")
+
+
 # -- reload -----------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.errors import StartRefused
-from hermes.settings import Settings
+from hermes.settings import ENVIRONMENT, Settings, remarks
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,33 @@ def test_the_edges_of_what_can_work_are_taken() -> None:
 
 def test_an_empty_variable_counts_as_unset() -> None:
     assert Settings.from_env({"WEB_CONCURRENCY": " ", "HERMES_GRACE_S": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        pytest.param({"HERMES_CONFG": "x"}, "HERMES_CONFG is none of Hermes's. Did you mean HERMES_CONFIG?", id="slip"),
+        pytest.param({"HERMES_DATABASEURL": "x"}, "Did you mean HERMES_DATABASE_URL?", id="a mark less"),
+        pytest.param({"CORS_ORIGINS": "https://a.example, app.example"}, "'app.example' is no origin", id="no origin"),
+        pytest.param({"CORS_ORIGINS": "https://a.example/app"}, "is no origin", id="a page"),
+    ],
+)
+def test_what_has_no_effect_is_remarked_on(environ: dict[str, str], said: str) -> None:
+    (remark,) = remarks(environ)
+
+    assert said in remark
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param(dict.fromkeys(ENVIRONMENT.values(), "*"), id="every setting"),
+        pytest.param(
+            {"HERMES_URL": "x", "HERMES_SERVICE_KEY": "x", "HERMES_TESTS_SKIP": "x"}, id="those of clients and tests"
+        ),
+        pytest.param({"CORS_ORIGINS": "http://localhost:3000/,https://App.example,null"}, id="origins"),
+        pytest.param({"HOME": "/", "HERMESCONFIG": "x"}, id="anybody's"),
+    ],
+)
+def test_other_variables_are_nobodys_business(environ: dict[str, str]) -> None:
+    assert remarks(environ) == []
