@@ -386,7 +386,7 @@ def test_what_is_done_outside_the_database_is_on_record_too(world: World) -> Non
 
     reset, evicted, again, reloaded = world.gateway.admin("GET", "/admin/audit?limit=4").json["entries"]
     assert {entry["actor"] for entry in (reset, evicted, again)} == {f"key:{operator['id']}"}
-    assert (reset["action"], reset["target"], reset["before"]) == ("circuit.reset", endpoint, {endpoint: "closed"})
+    assert (reset["action"], reset["target"], reset["before"]) == ("circuit.reset", endpoint, {"state": "closed"})
     assert (evicted["action"], evicted["target"], evicted["before"]["tier"]) == ("session.evict", key, "simple")
     assert (again["action"], again["before"], again["after"]) == ("config.reload", {}, {})
     assert (reloaded["actor"], reloaded["after"]["limits.per_user.concurrent"]) == ("admin", 7)
