@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +45,7 @@ class Till:
         put = {"scope": "user", "id": user, "period": "month", "limit_usd": limit_usd}
         assert self.world.gateway.admin("PUT", "/admin/budgets", put).status == 200
         if self.redis is not None:
-            time.sleep(1.0)
+            self.world.until_every_worker_knows()
 
     def ask(self, user: str) -> Answer:
         """One request."""
@@ -79,7 +78,6 @@ def till(request: pytest.FixtureRequest) -> Iterator[Till]:
         held.callback(world.close)
         patient = [world.endpoint(world.primary, timeout_seconds=30)]
         world.configure(simple=patient)
-        time.sleep(1.0 if redis else 0)
         yield Till(world, redis)
         assert "Traceback" not in world.gateway.logs()
 

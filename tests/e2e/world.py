@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .gateway import Gateway
+from .gateway import Gateway, eventually, new_user
 from .provider import Provider
 from .replies import chat
 
@@ -68,6 +68,16 @@ class World:
         self._changed = True
         answer = self.gateway.reload(self.config(**changes))
         assert answer.status == 200, answer.body
+
+    def until_every_worker_knows(self) -> None:
+        """Waits until the keys, pins and budgets that were put before are in force everywhere."""
+        user, tries = new_user(), range(12)
+        put = {"scope": "user", "period": "month", "id": user, "limit_requests": 0}
+        assert self.gateway.admin("PUT", "/admin/budgets", put).status == 200
+        known = eventually(
+            lambda: {self.gateway.chat(user=user).status for _ in tries}, lambda statuses: statuses == {429}
+        )
+        assert known == {429}
 
     def begin(self) -> None:
         """Makes everything as at the start: healthy providers, closed breakers, keys that nobody has limited."""
