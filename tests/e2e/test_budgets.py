@@ -24,8 +24,9 @@ from .world import PRICE, World
 COST_NANOUSD = 11 * 1000 + 7 * 2000
 """Of an answer with the usual usage."""
 
-HELD_S = 1.0
-"""What the provider takes where all shall have asked before the first answer, on a busy machine too."""
+HELD_S = 0.5
+"""What the provider takes where all shall have asked before the first answer, on a busy machine too; an attempt may
+take a little more."""
 
 
 def put_budget(world: World, **budget: Any) -> dict[str, Any]:

@@ -76,8 +76,9 @@ def till(request: pytest.FixtureRequest) -> Iterator[Till]:
         shared = {"HERMES_STATE_URL": redis.url, "WEB_CONCURRENCY": "2"} if redis else {}
         world = World(env=shared)
         held.callback(world.close)
-        patient = [world.endpoint(world.primary, timeout_seconds=30)]
-        world.configure(simple=patient)
+        world.configure(simple=[world.endpoint(world.primary, timeout_seconds=30)])
+        if redis is not None:
+            world.until_every_worker_knows()
         yield Till(world, redis)
         assert "Traceback" not in world.gateway.logs()
 
@@ -94,9 +95,7 @@ def test_two_hundred_at_once_do_not_share_the_last_cent_twice(till: Till) -> Non
     served = [answer for answer in answers if answer.status == 200]
     refused = [answer for answer in answers if answer.status != 200]
     reserved_nanousd = len(served) * ESTIMATE_NANOUSD
-    print(
-        f"{len(served)} of {CROWD} served, {len(served) * COST_NANOUSD / 1e9:.6f} USD of {LAST_CENT_NANOUSD / 1e9} USD"
-    )
+    print(f"{len(served)} of {CROWD} served, for {len(served) * COST_NANOUSD} nano-USD of {LAST_CENT_NANOUSD}")
     assert len(served) == len(till.world.primary.calls)
     assert reserved_nanousd + len(served) * PROMPT_NANOUSD >= LAST_CENT_NANOUSD
     assert (len(served) - 1) * ESTIMATE_NANOUSD < LAST_CENT_NANOUSD

@@ -16,10 +16,9 @@ from . import replies
 from .client import Answer
 from .gateway import eventually, new_user
 from .load import Load, requests_by_worker
-from .world import World
+from .world import EVERYWHERE_S, World
 
 WORKERS = 2
-EVERYWHERE_S = 1.0
 WATCHED_S = 1.6
 """How long answers are looked at after a change."""
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .gateway import Gateway, eventually, new_user
+from .gateway import Gateway
 from .provider import Provider
 from .replies import chat
 
 ATTEMPT_S = 0.6
 """`timeout_seconds` of every endpoint."""
+
+EVERYWHERE_S = 1.0
+"""When every worker knows of a change, as is promised."""
 
 KEYS = {f"PROVIDER_KEY_{number}": f"canary-{number}-{secrets.token_hex(8)}" for number in range(300)}
 PRICE = {"input_per_mtok": 1.0, "output_per_mtok": 2.0}
@@ -69,15 +73,14 @@ class World:
         answer = self.gateway.reload(self.config(**changes))
         assert answer.status == 200, answer.body
 
-    def until_every_worker_knows(self) -> None:
-        """Waits until the keys, pins and budgets that were put before are in force everywhere."""
-        user, tries = new_user(), range(12)
-        put = {"scope": "user", "period": "month", "id": user, "limit_requests": 0}
-        assert self.gateway.admin("PUT", "/admin/budgets", put).status == 200
-        known = eventually(
-            lambda: {self.gateway.chat(user=user).status for _ in tries}, lambda statuses: statuses == {429}
-        )
-        assert known == {429}
+    @staticmethod
+    def until_every_worker_knows() -> None:
+        """Waits until what an operator has changed is in force everywhere.
+
+        By the clock: an idle server may give a hundred requests in a row to one and the same worker, so asking proves
+        nothing.
+        """
+        time.sleep(EVERYWHERE_S)
 
     def begin(self) -> None:
         """Makes everything as at the start: healthy providers, closed breakers, keys that nobody has limited."""
