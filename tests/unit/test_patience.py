@@ -16,8 +16,10 @@ from hermes.storage import patience
 from hermes.storage.engine import is_connection_lost
 from hermes.storage.patience import Patience
 
-SILENCE_S = 0.06
+SILENCE_S = 0.2
 KNOCK_EVERY_S = 0.02
+SOON_S = 2.0
+"""On a busy machine; without an end to the wait it would never be."""
 
 
 class Server:
@@ -61,8 +63,8 @@ def test_a_silent_database_is_waited_for_once_and_then_not_at_all() -> None:
 
     first_s, second_s = refused_after_s(server.ask), refused_after_s(server.ask)
 
-    assert SILENCE_S <= first_s < 3 * SILENCE_S
-    assert second_s < 0.01
+    assert SILENCE_S <= first_s < SOON_S
+    assert second_s < SILENCE_S
     with pytest.raises(DatabaseUnavailable, match=r"not answered for 0\.\d s"):
         server.patience.check()
     server.patience.stop()
@@ -75,7 +77,7 @@ def test_all_who_wait_are_let_go() -> None:
     waiting = [gevent.spawn(refused_after_s, server.ask) for _ in range(20)]
     gevent.joinall(waiting, raise_error=True)
 
-    assert max(greenlet.value for greenlet in waiting) < 3 * SILENCE_S
+    assert max(greenlet.value for greenlet in waiting) < SOON_S
     server.patience.stop()
 
 
@@ -86,7 +88,8 @@ def test_the_first_answer_ends_the_outage(caplog: pytest.LogCaptureFixture) -> N
         for _ in range(5):
             refused_after_s(server.ask)
         server.works.set()
-        gevent.sleep(3 * KNOCK_EVERY_S)
+        while not caplog.records[-1].message.startswith("The database answers again"):
+            gevent.sleep(KNOCK_EVERY_S)
 
         assert server.ask() == "answer"
 
@@ -102,23 +105,23 @@ def test_the_first_answer_ends_the_outage(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_slow_answer_is_no_outage_while_others_are_answered() -> None:
     server = Server()
-    slow = gevent.spawn(server.ask, 4 * SILENCE_S)
+    slow = gevent.spawn(server.ask, 2 * SILENCE_S)
 
     while not slow.ready():
-        server.ask(SILENCE_S / 4)
+        server.ask(SILENCE_S / 20)
 
     assert slow.get() == "answer"
 
 
 def test_one_that_takes_for_ever_is_given_up_and_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "LONGEST_S", 2 * SILENCE_S)
+    monkeypatch.setattr(patience, "LONGEST_S", 1.5 * SILENCE_S)
     server = Server()
-    slow = gevent.spawn(refused_after_s, lambda: server.ask(10 * SILENCE_S))
+    slow = gevent.spawn(refused_after_s, lambda: server.ask(2 * SOON_S))
 
     while not slow.ready():
-        server.ask(SILENCE_S / 4)
+        server.ask(SILENCE_S / 20)
 
-    assert 2 * SILENCE_S <= slow.get() < 4 * SILENCE_S
+    assert 1.5 * SILENCE_S <= slow.get() < SOON_S
     server.patience.check()
 
 
