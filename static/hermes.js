@@ -65,6 +65,14 @@
     if (text && text !== said) { said = text; $('#announce').textContent = text; }
   };
 
+  // A stream adds rows on top: the oldest give way. While updates are paused, nothing is added.
+  document.addEventListener('htmx:sse:before:message', event => { if (paused) event.preventDefault(); });
+  document.addEventListener('htmx:sse:after:message', () => {
+    heard();
+    $$('[data-most]').forEach(list => { while (list.children.length > +list.dataset.most) list.lastElementChild.remove(); });
+  });
+  document.addEventListener('htmx:sse:error', missed);
+
   // A morph leaves open what somebody has opened.
   htmx.registerExtension('hermes', {
     htmx_before_morph_attr: (element, { attrName }) => !(attrName === 'open' && element.matches('details')),

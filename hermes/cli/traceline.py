@@ -1,23 +1,22 @@
 """A trace event as one line for people: when, what, which conversation, which tier, and what matters of it.
 
-What stands in an event was partly written by strangers. Nothing of it reaches the terminal that could move its cursor,
-change its colours, or turn the reading order.
+Nothing of what strangers have written reaches the terminal that it would obey: see `observe.tracewords`.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
+
+from hermes.observe.tracewords import plain, said_of
 
 Event = Mapping[str, Any]
 
 SESSION_CHARS: Final = 8
 """Of the session's key: enough to tell conversations apart, and `--session` takes a beginning."""
 
-HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 COLOURS: Final = {"stream_error": "red", "circuit": "red", "deviation": "yellow", "key_rotation": "yellow"}
 
 
@@ -32,90 +31,6 @@ def line_of(event: Event) -> str:
     when = plain(event.get("ts")).replace("T", " ")
     session = plain(event.get("session_key"))[:SESSION_CHARS] or "-"
     tier = plain(event.get("tier") or event.get("new_tier")) or "-"
-    said = SAID.get(name, _others)(event)
     ending = click.style(plain(event.get("request_id")), dim=True)
     styled = click.style(f"{name:<12}", fg=COLOURS.get(name, "cyan"))
-    return f"{when}  {styled}  {session:<8}  {tier:<7}  {said}  {ending}".rstrip()
-
-
-def plain(value: object) -> str:
-    r"""The value as text on one line, without anything that a terminal obeys.
-
-    >>> plain("a\x1b[2Jb\r\nc\u202ed"), plain(None), plain(0.5), plain(True)
-    ('a [2Jb c d', '', '0.5', 'yes')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    shown = (" " if unicodedata.category(char) in HIDDEN_CATEGORIES else char for char in text)
-    return " ".join("".join(shown).split())
-
-
-def _classify(event: Event) -> str:
-    confidence = f" {event['confidence']:.3f}" if isinstance(event.get("confidence"), float) else ""
-    preview = plain(event.get("user_message_preview"))
-    quoted = f'  "{preview}"' if preview else ""
-    first = "first turn" if event.get("is_first") else "later turn"
-    return f"{plain(event.get('source'))}{confidence} → {_model(event)}, {first}, {_ms(event)}{quoted}"
-
-
-def _cache_hit(event: Event) -> str:
-    age = event.get("age_sec")
-    return f"{_model(event)}, classified {f'{age:.0f}' if isinstance(age, int | float) else '?'} s ago"
-
-
-def _deviation(event: Event) -> str:
-    return (
-        f'{plain(event.get("direction"))} by "{plain(event.get("keyword"))}": '
-        f"{plain(event.get('previous_tier'))} → {plain(event.get('new_tier'))} ({_model(event)})"
-    )
-
-
-def _route(event: Event) -> str:
-    status = plain(event.get("upstream_status")) or "no answer"
-    level, answered = event.get("fallback_level"), plain(event.get("fallback_model"))
-    fallback = f", fallback {plain(level)}: {answered}" if answered else ""
-    return f"{status}{' stream' if event.get('stream') else ''} from {_model(event)}{fallback}, {_ms(event)}"
-
-
-def _circuit(event: Event) -> str:
-    change = f"{plain(event.get('old_state'))} → {plain(event.get('new_state'))}"
-    return f"{_model(event)}: {change} after {plain(event.get('failures'))} failures ({plain(event.get('base_url'))})"
-
-
-def _key_rotation(event: Event) -> str:
-    return f"{plain(event.get('base_url'))}: {plain(event.get('reason'))}"
-
-
-def _stream_error(event: Event) -> str:
-    count = f"{plain(event.get('failure_count'))} of {plain(event.get('max_failures'))}"
-    return f"{_model(event)}: {plain(event.get('error'))} ({count})"
-
-
-def _others(event: Event) -> str:
-    """An event that this version has no words for: its fields."""
-    known = ("ts", "event", "session_key", "tier", "request_id")
-    return ", ".join(f"{plain(name)}={plain(value)}" for name, value in event.items() if name not in known)
-
-
-def _model(event: Event) -> str:
-    return plain(event.get("model")) or "?"
-
-
-def _ms(event: Event) -> str:
-    latency = event.get("latency_ms")
-    return f"{latency:,.0f} ms" if isinstance(latency, int | float) else "? ms"
-
-
-SAID: Final[Mapping[str, Callable[[Event], str]]] = {
-    "classify": _classify,
-    "cache_hit": _cache_hit,
-    "deviation": _deviation,
-    "route": _route,
-    "circuit": _circuit,
-    "key_rotation": _key_rotation,
-    "stream_error": _stream_error,
-}
-"""What matters of each event."""
+    return f"{when}  {styled}  {session:<8}  {tier:<7}  {said_of(event)}  {ending}".rstrip()

@@ -44,21 +44,27 @@ class TraceFiles:
             opened.close()
         self._watched.clear()
 
-    def last(self, number: int, wanted: Wanted = lambda _: True) -> list[Event]:
-        """The last events that are wanted, at most `number`, the oldest first. `more` goes on behind them."""
+    def last(self, number: int, wanted: Wanted = lambda _: True, look_at: int | None = None) -> list[Event]:
+        """The last events that are wanted, at most `number`, the oldest first. `more` goes on behind them.
+
+        Args:
+            look_at: how many events are looked at for them; None: all that there are.
+        """
         self._first_day = max((day for _, day in _names(self._folder)), default="")
         self._watch()
         ends = {inode: _end(opened) for inode, opened in self._watched.items()}  # what comes behind these is `more`'s
         found: list[Event] = []
+        looks = 0
         for opened in self._newest_first():
-            if len(found) >= number:
+            if len(found) >= number or looks == look_at:
                 break
             for line in _backwards(opened, ends.get(_inode(opened)) or _end(opened)):
                 event = self._event(line)
                 if event is not None and wanted(event):
                     found.append(event)
-                    if len(found) >= number:
-                        break
+                looks += 1
+                if len(found) >= number or looks == look_at:
+                    break
         for inode, end in ends.items():
             self._watched[inode].seek(end)
         return found[::-1]

@@ -20,6 +20,7 @@ class Shown:
 PAGES = (
     Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
     Shown("sessions", "/dashboard/sessions", "#sessions"),
+    Shown("traces", "/dashboard/traces", "#events tr"),
     Shown("confirm", "/dashboard/sessions/evict-all", "main form"),
     Shown("nowhere", "/dashboard/nowhere", ".empty"),
 )

@@ -17,11 +17,11 @@ from hermes.web.dashboard import marks, signing
 from hermes.web.dashboard.door import HOME, SIGN_IN, Door, page_around
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
-from hermes.web.dashboard.pages import circuits, sessions
+from hermes.web.dashboard.pages import circuits, sessions, traces
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (circuits, sessions)
+PAGES: Final = (circuits, sessions, traces)
 """Modules with `add_routes(blueprint, site)`."""
 
 
@@ -31,7 +31,7 @@ def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> None:
     app.jinja_env.filters.update({**marks.FILTERS, "json_attribute": json_attribute})
     app.jinja_env.globals.update(spark_path=marks.spark_path, moment=marks.moment)
     figures = Figures(hermes)
-    site = Site(hermes, door, Frame(hermes, door, files, figures), figures)
+    site = Site(hermes, door, Frame(hermes, door, files, figures, app.jinja_env), figures)
     bp = Blueprint("dashboard", __name__)
     _guard(bp, site)
     _answer_errors(bp, site)

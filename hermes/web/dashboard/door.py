@@ -79,7 +79,7 @@ class Door:
     def renew(self, response: Response) -> None:
         """Prolongs the session where its operator has done something."""
         operator = self.operator()
-        if operator is None or POLL in request.headers:
+        if operator is None or POLL in request.headers or response.mimetype == "text/event-stream":
             return
         renewed = self.access.renewed(operator)
         if renewed is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from flask import Response, current_app, redirect, render_template, request, url_for
 from flask_htmx import HTMX
 from itsdangerous import BadSignature, URLSafeSerializer
+from jinja2 import Environment
 
 from hermes import __version__
 from hermes.bootstrap import Hermes
@@ -67,7 +68,8 @@ class Toast:
 class Frame:
     """Renders. One for the application."""
 
-    def __init__(self, hermes: Hermes, door: Door, files: Assets, figures: Figures) -> None:
+    def __init__(self, hermes: Hermes, door: Door, files: Assets, figures: Figures, jinja: Environment) -> None:
+        self._jinja = jinja
         self._hermes = hermes
         self._door = door
         self._files = files
@@ -94,6 +96,10 @@ class Frame:
             response = Response(text)
         response.set_etag(tag)
         return response
+
+    def text(self, template: str, **values: Any) -> str:
+        """A piece of a page; also where no request is there any more, in the midst of a stream."""
+        return str(self._jinja.get_template(f"dashboard/{template}").render(**values))
 
     def acted(self, toast: Toast, page: str, template: str, **values: Any) -> Response:
         """After an act: the page's changed part with strip and toast, or the page itself for a browser without script.
