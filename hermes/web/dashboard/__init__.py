@@ -94,7 +94,7 @@ def _answer_errors(bp: Blueprint, site: Site) -> None:
 def _add_common(bp: Blueprint, site: Site) -> None:
     @bp.get("/dashboard/ui/strip")
     def strip() -> Response:
-        return site.frame.fragment("_strip.html", **site.frame.strip_values(), is_poll=True)
+        return site.frame.shared("_strip.html", "", lambda: {**site.frame.strip_values(), "is_poll": True})
 
     @bp.route("/dashboard/<path:rest>", methods=["GET", "POST"])
     def nowhere(rest: str) -> Response:

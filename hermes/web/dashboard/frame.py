@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from flask import Response, current_app, redirect, render_template, request, url_for
+import gevent
+from flask import Response, current_app, redirect, request, url_for
 from flask_htmx import HTMX
 from itsdangerous import BadSignature, URLSafeSerializer
 from jinja2 import Environment
@@ -25,6 +30,7 @@ from hermes.web.dashboard import nav
 from hermes.web.dashboard.access import Operator
 from hermes.web.dashboard.door import Door
 from hermes.web.dashboard.figures import Figures
+from hermes.web.dashboard.views.kept import Kept
 
 POLICY: Final = "; ".join(
     [
@@ -49,6 +55,9 @@ HEADERS: Final = {
 }
 TOAST_COOKIE: Final = "hermes_toast"
 TOAST_S: Final = 30
+MOST_PARTS: Final = 64
+TURN_S: Final = 0.003
+"""How long a page is rendered before others have their turn."""
 
 htmx = HTMX()
 
@@ -74,32 +83,62 @@ class Frame:
         self._door = door
         self._files = files
         self._figures = figures
+        self._parts: OrderedDict[tuple[str, str], Kept[str]] = OrderedDict()
+        self._no_token = secrets.token_hex(16)
+        """Stands for the form token in what several operators share; nobody can guess it, so nobody can plant it."""
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """A whole page; `values` are the template's own."""
-        response = Response(render_template(f"dashboard/{template}", **self._common(), **values), status)
+        response = Response(self.text(template, **self._common(), **values), status)
         if TOAST_COOKIE in request.cookies:
             response.delete_cookie(TOAST_COOKIE, path="/dashboard")
         return response
 
     def bare(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """A page without the frame, for who is not signed in."""
-        return Response(render_template(f"dashboard/{template}", asset=self._files.url, **values), status)
+        return Response(self.text(template, asset=self._files.url, **values), status)
 
     def fragment(self, template: str, **values: Any) -> Response:
         """A part of a page; 304 where the browser has it as it is."""
-        text = render_template(f"dashboard/{template}", **self._for_parts(), **values)
+        return self._tagged(self.text(template, **self._for_parts(), **values))
+
+    def shared(self, template: str, key: str, make: Callable[[], Mapping[str, Any]], for_s: float = 1.5) -> Response:
+        """The same, made once for all operators who ask for it within a while.
+
+        Args:
+            key: tells apart what is asked of the template: filters, say.
+            make: gives the template's values.
+        """
+        place = (template, key)
+        if place not in self._parts:
+            self._parts[place] = Kept(lambda: self.text(template, csrf=self._no_token, **make()), for_s)
+        self._parts.move_to_end(place)
+        while len(self._parts) > MOST_PARTS:
+            self._parts.popitem(last=False)
+        return self._tagged(self._parts[place].get())
+
+    def _tagged(self, text: str) -> Response:
         tag = hashlib.sha256(text.encode()).hexdigest()[:20]
         if request.if_none_match.contains_weak(tag) or request.if_none_match.contains(tag):
             response = Response(status=304)
         else:
-            response = Response(text)
+            response = Response(text.replace(self._no_token, self._for_parts()["csrf"]))
         response.set_etag(tag)
         return response
 
     def text(self, template: str, **values: Any) -> str:
-        """A piece of a page; also where no request is there any more, in the midst of a stream."""
-        return str(self._jinja.get_template(f"dashboard/{template}").render(**values))
+        """A template's text; also where no request is there any more, in the midst of a stream.
+
+        A long page is rendered in turns with other requests.
+        """
+        pieces: list[str] = []
+        began = time.perf_counter()
+        for piece in self._jinja.get_template(f"dashboard/{template}").generate(**values):
+            pieces.append(piece)
+            if time.perf_counter() - began > TURN_S:
+                gevent.sleep(0)
+                began = time.perf_counter()
+        return "".join(pieces)
 
     def acted(self, toast: Toast, page: str, template: str, **values: Any) -> Response:
         """After an act: the page's changed part with strip and toast, or the page itself for a browser without script.
@@ -110,18 +149,19 @@ class Frame:
             values: of the part's template.
         """
         self._figures.forget()
+        self._parts.clear()
         if not htmx:
             response = redirect(page, 303)
             self.leave_toast(response, toast)
             return response  # type: ignore[return-value]  # werkzeug's redirect makes Flask's own class
-        part = render_template(f"dashboard/{template}", **self._for_parts(), **values)
-        return Response(part + render_template("dashboard/_acted.html", **self._common(), toast=toast))
+        part = self.text(template, **self._for_parts(), **values)
+        return Response(part + self.text("_acted.html", **self._common(), toast=toast))
 
     def refused(self, message: str, status: int, request_id: str) -> Response:
         """An error: a toast for a script, a page for everybody else."""
         if htmx:
             toast = Toast(f"{message} (request {request_id})", "bad")
-            response = Response(render_template("dashboard/_toasts.html", **self._for_parts(), toast=toast), status)
+            response = Response(self.text("_toasts.html", **self._for_parts(), toast=toast), status)
             response.headers["HX-Reswap"] = "none"
             return response
         if not self._door.is_now():

@@ -25,7 +25,7 @@ def add_routes(bp: Blueprint, site: Site) -> None:
 
     @bp.get("/dashboard/ui/circuits")
     def circuits_part() -> Response:
-        return site.frame.fragment("_circuits.html", view=view.get())
+        return site.frame.shared("_circuits.html", "", lambda: {"view": view.get()}, KEPT_S)
 
     @bp.post("/dashboard/circuits/reset")
     def reset() -> Response:

@@ -17,6 +17,7 @@ GRACE_S: Final = 2.0
 """The click that comes at the last moment still counts."""
 
 PAGE: Final = "/dashboard/sessions"
+KEPT_S: Final = 2.0
 
 
 def add_routes(bp: Blueprint, site: Site) -> None:
@@ -34,7 +35,7 @@ def add_routes(bp: Blueprint, site: Site) -> None:
     @bp.get("/dashboard/ui/sessions")
     def sessions_part() -> Response:
         wanted = Wanted.parse(request.args)
-        response = site.frame.fragment("_sessions.html", **_values(site, wanted))
+        response = site.frame.shared("_sessions.html", address(wanted), lambda: _values(site, wanted), KEPT_S)
         if "push" in request.args:
             response.headers["HX-Push-Url"] = address(wanted)
         return response
