@@ -98,6 +98,7 @@ def announcement(start: Start, made_key: str) -> str:
     key_env = start.admin_key_env
     rows = [
         ("address", f"{start.url}/v1   (the base URL for OpenAI clients)"),
+        ("dashboard", f"{start.url}/dashboard   (sign in with the admin key)"),
         ("admin key", f"{made_key}   (for this run only; set {key_env} to keep one)" if made_key else f"in {key_env}"),
         ("models", _models(start)),
         ("database", _database(start)),

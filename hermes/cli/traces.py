@@ -10,9 +10,10 @@ from typing import Final
 import click
 import orjson
 
-from hermes.cli.traceline import SAID, line_of
+from hermes.cli.traceline import line_of
 from hermes.errors import StartRefused
 from hermes.observe.tracefiles import Event, TraceFiles, Wanted
+from hermes.observe.tracewords import SAID
 from hermes.settings import Settings
 
 POLL_S: Final = 0.25
