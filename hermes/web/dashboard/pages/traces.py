@@ -15,8 +15,8 @@ from hermes.web.dashboard.tail import Tail
 from hermes.web.dashboard.views.traces import EVENTS, ROWS, Wanted, lines_of
 
 PAGE: Final = "/dashboard/traces"
-BEAT_S: Final = 10.0
-"""A stream without events says that it lives; that is also how a lost reader is noticed."""
+BEAT_S: Final = 1.0
+"""A stream without events says that it lives: so a reader who has left is noticed, and the end of the process."""
 
 STREAM_S: Final = 300.0
 """After this the browser connects anew, and the session is looked at again."""
