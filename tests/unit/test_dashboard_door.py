@@ -73,7 +73,9 @@ def test_the_cookie_is_not_written_with_each_click(access: Access, clock: Clock)
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda cookie: cookie[:-1] + ("a" if cookie[-1] != "a" else "b"), id="another signature"),
+        pytest.param(
+            lambda cookie: cookie[:-9] + ("a" if cookie[-9] != "a" else "b") + cookie[-8:], id="another signature"
+        ),
         pytest.param(lambda cookie: "x" + cookie, id="another content"),
         pytest.param(lambda cookie: "", id="none"),
         pytest.param(lambda cookie: "é", id="no ASCII"),

@@ -19,6 +19,7 @@ from hermes.observe.tracefiles import Event, TraceFiles, Wanted
 
 LOOK_EVERY_S: Final = 0.7
 MOST_AT_ONCE: Final = 2000
+MOST_MISSED: Final = 200
 LOOK_AT: Final = 60_000
 """How far back a rare event is searched: half a second of a native thread."""
 
@@ -31,6 +32,7 @@ class Tail:
         self._every_s = every_s
         self._listeners: set[Listener] = set()
         self._is_running = False
+        self._is_at_end = Bell()
 
     def last(self, number: int, wanted: Wanted) -> list[Event]:
         """The last events that are wanted, the oldest first."""
@@ -42,17 +44,29 @@ class Tail:
         found: list[Event] = gevent.get_hub().threadpool.apply(read)
         return found
 
-    def follow(self, wait_s: float, for_s: float, clock: Callable[[], float] = time.monotonic) -> Iterator[list[Event]]:
-        """What is added from now on, as it comes; an empty list after `wait_s` without any. Ends after `for_s`."""
+    def follow(
+        self, after: str, wait_s: float, for_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> Iterator[list[Event]]:
+        """What is added, as it comes; an empty list after `wait_s` without any. Ends after `for_s`.
+
+        Args:
+            after: the time of the last event that the follower knows, as events have it; what came since then is first.
+                Empty: it knows none, and is only told of what comes from now on.
+        """
         listener = Listener()
         self._listeners.add(listener)
         if not self._is_running:
             self._is_running = True
+            self._is_at_end.clear()
             gevent.spawn(self._run)
         until = clock() + for_s
         try:
+            self._is_at_end.wait()  # from here on nothing is missed; what is both old and new is told once
+            missed = self.last(MOST_MISSED, lambda event: str(event.get("ts")) > after) if after else []
+            told = {_identity(event) for event in missed}
+            yield missed
             while clock() < until:
-                yield listener.take(wait_s)
+                yield [event for event in listener.take(wait_s) if _identity(event) not in told]
         finally:
             self._listeners.discard(listener)
 
@@ -61,6 +75,7 @@ class Tail:
         try:
             with TraceFiles(self._folder) as files:
                 threads.apply(files.last, (0,))
+                self._is_at_end.set()
                 while self._listeners:
                     gevent.sleep(self._every_s)
                     events = threads.apply(_more, (files,))
@@ -68,6 +83,7 @@ class Tail:
                         listener.give(events)
         finally:
             self._is_running = False
+            self._is_at_end.set()
 
 
 class Listener:
@@ -89,6 +105,10 @@ class Listener:
         self._bell.clear()
         taken, self._events = self._events, []
         return taken
+
+
+def _identity(event: Event) -> tuple[str, str, str]:
+    return str(event.get("ts")), str(event.get("request_id")), str(event.get("event"))
 
 
 def _more(files: TraceFiles) -> list[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,8 @@ from urllib.parse import urlencode
 import orjson
 from flask import Blueprint, Response, request
 
+from hermes.observe.trace import utc_ms
+from hermes.observe.tracewords import plain
 from hermes.web.dashboard.site import Site
 from hermes.web.dashboard.tail import Tail
 from hermes.web.dashboard.views.traces import EVENTS, ROWS, Wanted, lines_of
@@ -31,8 +34,14 @@ def add_routes(bp: Blueprint, site: Site) -> None:
 
     def values(wanted: Wanted) -> dict[str, Any]:
         found = tail.last(ROWS, wanted.fits)
-        is_on = site.hermes.settings.trace_log_enabled
-        return {"lines": lines_of(reversed(found)), "wanted": wanted, "events": EVENTS, "address": address, "on": is_on}
+        return {
+            "lines": lines_of(reversed(found)),
+            "after": plain(found[-1].get("ts")) if found else utc_ms(time.time()),
+            "wanted": wanted,
+            "events": EVENTS,
+            "address": address,
+            "on": site.hermes.settings.trace_log_enabled,
+        }
 
     @bp.get(PAGE)
     def traces() -> Response:
@@ -48,7 +57,8 @@ def add_routes(bp: Blueprint, site: Site) -> None:
     @bp.get("/dashboard/ui/traces/stream")
     def stream() -> Response:
         wanted = Wanted.parse(request.args)
-        response = Response(_messages(site, tail, wanted), mimetype="text/event-stream")
+        after = request.headers.get("Last-Event-ID") or request.args.get("after", "")
+        response = Response(_messages(site, tail, wanted, after), mimetype="text/event-stream")
         response.headers["X-Accel-Buffering"] = "no"
         return response
 
@@ -70,9 +80,12 @@ def address(wanted: Wanted, path: str = PAGE, **changes: Any) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _messages(site: Site, tail: Tail, wanted: Wanted) -> Iterator[bytes]:
-    yield b": connected\n\n"
-    for events in tail.follow(BEAT_S, STREAM_S):
+def _messages(site: Site, tail: Tail, wanted: Wanted, after: str) -> Iterator[bytes]:
+    """
+    Args:
+        after: the time of the last event that the page shows; also each message's name, for a stream that broke.
+    """
+    for events in tail.follow(after, BEAT_S, STREAM_S):
         if site.hermes.is_draining:
             return
         fitting = [event for event in events if wanted.fits(event)][-LINES_AT_ONCE:]
@@ -80,4 +93,5 @@ def _messages(site: Site, tail: Tail, wanted: Wanted) -> Iterator[bytes]:
             yield b": still here\n\n"
             continue
         rows = site.frame.text("_trace_rows.html", lines=lines_of(reversed(fitting)), is_new=True)
-        yield b"".join(b"data: " + line + b"\n" for line in rows.encode().splitlines() if line.strip()) + b"\n"
+        name = f"id: {plain(fitting[-1].get('ts'))}\n".encode()
+        yield name + b"".join(b"data: " + line + b"\n" for line in rows.encode().splitlines() if line.strip()) + b"\n"
