@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hermes.storage.db import Database
 from hermes.storage.models import UsageRow
-from hermes.storage.repositories import SHOWN_NAMES, UsageFilter, matching, shown_row
+from hermes.storage.repositories import SHOWN_NAMES, UsageFilter, matching, shown_rows
 
 __all__ = ["SHOWN_NAMES", "UsageFilter", "count", "csv_lines", "pages"]
 
@@ -94,4 +94,4 @@ def _page(wanted: UsageFilter, behind: Row | None, rows: int) -> list[dict[str, 
         at, number = behind["created_at"], behind["id"]
         is_older = (UsageRow.created_at < at) | (UsageRow.id < number)
         query = query.where(UsageRow.created_at <= at, is_older)
-    return [shown_row(values) for values in query.limit(rows).tuples()]
+    return shown_rows(query.limit(rows))

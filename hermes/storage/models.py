@@ -37,7 +37,7 @@ class UsageRow(Model):
     """One completion or embedding request; the names and their order are the contract's."""
 
     id = BigAutoField()
-    created_at = TextField(index=True)
+    created_at = TextField()
     request_id = TextField(unique=True)
     function_name = TextField(null=True)
     use_case = TextField(null=True)
@@ -74,13 +74,14 @@ class UsageRow(Model):
         database = proxy
         table_name = "ai_usage_logs"
         indexes = (
-            (("user_id", "created_at"), False),
-            (("function_name", "created_at"), False),
+            (("created_at", "id"), False),
+            (("user_id", "created_at", "id", "function_name", "model", "tier", "status"), False),
+            (("function_name", "created_at", "id", "model", "tier", "status"), False),
+            (("model", "created_at", "id", "tier", "status"), False),
+            (("tier", "created_at", "id"), False),
+            (("status", "created_at", "id", "tier"), False),
             (("key_id", "created_at"), False),
             (("session_key",), False),
-            (("model", "created_at"), False),
-            (("tier", "created_at"), False),
-            (("status", "created_at"), False),
         )
 
 

@@ -176,12 +176,16 @@ def _store(rows: Sequence[dict[str, Any]]) -> int:
 
 
 def _find(wanted: UsageFilter) -> list[dict[str, Any]]:
-    return [shown_row(values) for values in matching(wanted).paginate(wanted.page, wanted.limit).tuples()]
+    return shown_rows(matching(wanted).paginate(wanted.page, wanted.limit))
 
 
 def matching(wanted: UsageFilter) -> Any:
-    """The query for all rows that a filter means, newest first; its page and limit are not applied yet."""
-    query = UsageRow.select(*SHOWN)
+    """The query for the ids of all rows that a filter means, newest first; its page and limit are not applied yet.
+
+    For the ids alone, as an index holds all that is asked for then: what does not match, and what stands before a deep
+    page, is passed over there. Asked for whole rows, a database reads each of them to see that it does not match.
+    """
+    query = UsageRow.select(UsageRow.id)
     for name in UsageFilter.EXACT:
         value = getattr(wanted, name)
         if value is not None:
@@ -190,7 +194,13 @@ def matching(wanted: UsageFilter) -> Any:
         query = query.where(UsageRow.created_at >= wanted.since)
     if wanted.until is not None:
         query = query.where(UsageRow.created_at <= wanted.until)
-    return query.order_by(UsageRow.created_at.desc(), UsageRow.id.desc())
+    return query.order_by(*NEWEST_FIRST)
+
+
+def shown_rows(ids: Any) -> list[dict[str, Any]]:
+    """The rows of a query for ids, newest first, as JSON knows them."""
+    rows = UsageRow.select(*SHOWN).where(UsageRow.id.in_(ids)).order_by(*NEWEST_FIRST)
+    return [shown_row(values) for values in rows.tuples()]
 
 
 def _get(request_id: str) -> dict[str, Any] | None:
@@ -293,6 +303,7 @@ def _fit_of(name: str) -> Callable[[Any], Any]:
     return kinds.get(type(UsageRow._meta.fields[name]), _text)
 
 
+NEWEST_FIRST = (UsageRow.created_at.desc(), UsageRow.id.desc())
 SHOWN = tuple(field for field in UsageRow._meta.sorted_fields if field.name != "details")
 SHOWN_NAMES: Final = tuple(field.name for field in SHOWN)
 """The contract's columns, in its order: what a row shows."""

@@ -190,6 +190,16 @@ def test_a_range_goes_from_an_hour_to_an_hour_in_every_report(
     assert sum(flow.requests for flow in reports.flow(*span)) == requests
 
 
+def test_a_course_may_be_that_of_some_names_alone(usage: UsageRepository, reports: Reports) -> None:
+    usage.insert([a_record(name, user_id=name) for name in ("anna", "ben", "carl")])
+
+    assert [point.name for point in reports.series(MAY, JUNE, "day", "user", ["carl", "anna", "nobody"])] == [
+        "anna",
+        "carl",
+    ]
+    assert reports.series(MAY, JUNE, "day", "user", []) == []
+
+
 def test_minutes_tell_tiers_and_ends_apart(usage: UsageRepository, reports: Reports) -> None:
     at = "2026-05-10T13:33:59.999Z"
     usage.insert(
