@@ -77,7 +77,7 @@ class Gateway:
             self._process = subprocess.Popen(
                 command,
                 cwd=self.folder,
-                env=self._environment(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -91,7 +91,8 @@ class Gateway:
                 raise StartFailed(f"not healthy within {START_LIMIT_S:.0f} s\n{self.logs()}")
             time.sleep(0.05)
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """What it, and every command of its operator, is started with."""
         wanted: dict[str, str | None] = {
             "PATH": os.environ.get("PATH", ""),
             "LANG": "C.UTF-8",
@@ -117,7 +118,7 @@ class Gateway:
         return subprocess.run(
             [sys.executable, "-m", "hermes", *arguments],
             cwd=self.folder,
-            env=self._environment(),
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
