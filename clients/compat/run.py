@@ -2,6 +2,7 @@
 
     .venv/bin/python clients/compat/run.py                # each of them
     .venv/bin/python clients/compat/run.py curl llm       # these
+    .venv/bin/python clients/compat/run.py --markdown     # and writes what was seen into docs/clients.md
 
 Each is installed in the version that is pinned here, into a folder of its own below build/compat/: nothing else of
 this machine changes. Where one cannot be had, it is skipped with a sentence. The programs are those of docs/clients.md,
@@ -35,6 +36,8 @@ RUN_LIMIT_S = 300.0
 INSTALL_LIMIT_S = 900.0
 START_LIMIT_S = 60.0
 MADE_HERE = "made.txt"
+PAGE = ROOT / "docs" / "clients.md"
+BEGIN, END = "<!-- compat:begin -->", "<!-- compat:end -->"
 
 
 @dataclass(frozen=True)
@@ -218,37 +221,46 @@ def run(program: Program, folder: Path, address: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
-def drive(name: str, program: Program) -> bool:
-    """Drives one program and prints what was seen; whether nothing went wrong."""
+def drive(name: str, program: Program) -> tuple[bool, str]:
+    """Drives one program: whether nothing went wrong, and what was seen."""
     try:
         folder = install(name, program)
         with contextlib.ExitStack() as held:
             config = held.enter_context(smollm(folder)) if name == "smollm" else None
             done = run(program, folder, held.enter_context(hermes(config)))
     except NotToBeHad as reason:
-        print(f"== {name}: skipped, {reason}\n")
-        return True
+        return True, f"{name}: skipped, {reason}"
     except subprocess.TimeoutExpired as late:
-        print(f"== {name}: FAILED, it took longer than {late.timeout:.0f} s\n")
-        return False
-    packages = ", ".join([*program.python, *program.npm]) or program.script
-    print(f"== {name}: {'works' if done.returncode == 0 else 'FAILED'}  ({packages})")
-    print("\n".join(f"   {line}" for line in done.stdout.strip().splitlines()))
+        return False, f"{name}: FAILED, it took longer than {late.timeout:.0f} s"
+    packages = f"  ({', '.join([*program.python, *program.npm])})" if program.python or program.npm else ""
+    seen = [f"   {line}" for line in done.stdout.strip().splitlines()]
     if done.returncode:
-        print(done.stderr[-2000:])
-    print(flush=True)
-    return done.returncode == 0
+        return False, "\n".join([f"{name}: FAILED{packages}", *seen, done.stderr[-2000:]])
+    return True, "\n".join([f"{name}: works{packages}", *seen])
 
 
 def main() -> int:
     """The number of programs that failed, as an exit code."""
     parser = argparse.ArgumentParser(description="Drives real programs through a running Hermes.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PROGRAMS)}; none: all of them")
-    names = parser.parse_args().names or list(PROGRAMS)
+    parser.add_argument("--markdown", action="store_true", help="write what was seen into docs/clients.md")
+    arguments = parser.parse_args()
+    names = arguments.names or list(PROGRAMS)
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(PROGRAMS)}")
-    return min(sum([not drive(name, PROGRAMS[name]) for name in names]), 100)
+    failed, seen = 0, []
+    for name in names:
+        is_well, text = drive(name, PROGRAMS[name])
+        failed += not is_well
+        seen.append(text)
+        print(text, end="\n\n", flush=True)
+    if arguments.markdown:
+        page = PAGE.read_text(encoding="utf-8")
+        before, after = page.partition(BEGIN)[0], page.partition(END)[2]
+        whole = "\n\n".join(seen)
+        PAGE.write_text(f"{before}{BEGIN}\n```text\n{whole}\n```\n{END}{after}", encoding="utf-8")
+    return failed
 
 
 if __name__ == "__main__":
