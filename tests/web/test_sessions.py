@@ -65,7 +65,7 @@ def test_the_search_is_in_the_address_and_survives_a_reload(gateway: Gateway, vi
     visit.page.locator(f"#session-{other}").wait_for(state="detached")
 
     assert visit.page.locator(f"#session-{wanted}").is_visible()
-    assert visit.page.url.endswith(f"{PAGE}?q=carla")
+    visit.page.wait_for_url(f"**{PAGE}?q=carla")
     visit.page.reload()
     assert visit.page.get_by_label("Search sessions").input_value() == "carla"
     assert visit.page.locator("#rows tr").count() == 1
