@@ -39,7 +39,7 @@ from lab.servers import ADMIN_KEY, HermesServer, hermes_config, start_stub
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database, migrate
 from hermes.storage.reports import Reports
-from tests.postgres_server import HOW_TO_GET_POSTGRES, new_database, postgres_server
+from tests.postgres_server import HOW_TO_GET_POSTGRES, PostgresServer, postgres_programs
 
 TIMES = 20
 TARGET_MS, LOOP_TARGET_MS = 150.0, 50.0
@@ -302,13 +302,12 @@ def a_database(kind: str) -> Iterator[str | None]:
         with tempfile.TemporaryDirectory(prefix="bench-reports-") as folder:
             yield f"sqlite:///{folder}/hermes.db"
         return
-    with postgres_server() as server:
-        if server is None:
-            say(HOW_TO_GET_POSTGRES)
-            yield None
-        else:
-            with new_database(server, "hermes_reports") as url:
-                yield url
+    if postgres_programs() is None:
+        say(HOW_TO_GET_POSTGRES)
+        yield None
+    else:
+        with PostgresServer() as server:
+            yield server.url
 
 
 # -- what is shown ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Indexes that find a page of the usage log, whatever it is filtered by and however deep it is, without reading rows."""
+"""Indexes that find a page of the usage log without reading rows, whatever it is filtered by and however deep it is."""
 
 from __future__ import annotations
 
