@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import importlib
 import json
 import os
 import signal
@@ -121,6 +122,22 @@ def test_an_environment_that_cannot_work_is_a_sentence(
 
     assert main(["serve"]) == 2
     assert "Set WEB_CONCURRENCY=1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("there", [pytest.param([], id="nothing"), pytest.param(["click"], id="one of them")])
+def test_a_python_without_the_requirements_says_which_one_has_them(tmp_path: Path, there: list[str]) -> None:
+    """The first mistake of everybody: `python -m hermes` with the machine's own Python."""
+    for name in there:
+        (tmp_path / name).symlink_to(Path(importlib.import_module(name).__file__ or "").parent)
+    env = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "hermes", "config", "check"], env=env, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert ".venv/bin/python -m hermes" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_command_line_needs_no_server_libraries() -> None:
