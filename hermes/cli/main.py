@@ -88,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _said(1, f"{error.filename or 'The system'}: {error.strerror or error}")
     except Exception as error:  # the edge: whatever it is, a user gets a sentence
+        if os.environ.get("LOG_LEVEL", "").upper() == "DEBUG":
+            raise
         return _unexpected(error)
     return code if isinstance(code, int) else 0
 
@@ -95,8 +97,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _unexpected(error: Exception) -> int:
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("hermes"):
         return _said(2, without_requirements(error))
-    if os.environ.get("LOG_LEVEL", "").upper() == "DEBUG":
-        raise error
     return _said(1, f"This should not happen: {type(error).__name__}: {error} (LOG_LEVEL=DEBUG shows where)")
 
 
