@@ -51,6 +51,7 @@ def test_the_images_files_and_command_are_a_server_that_its_health_check_finds_w
     port = _free_port()
     command = [sys.executable, "-m", *json.loads(steps("CMD")[0])]
     env = {"PATH": os.environ["PATH"], "HERMES_BIND": f"127.0.0.1:{port}", "PYTHONDONTWRITEBYTECODE": "1"}
+    env["ROUTER_PROXY_API_KEY"] = ADMIN_KEY
     check = json.loads(steps("HEALTHCHECK")[0].partition("CMD ")[2])[1:]
     check[-1] = check[-1].replace(":8766/", f":{port}/")
 
@@ -65,6 +66,10 @@ def test_the_images_files_and_command_are_a_server_that_its_health_check_finds_w
         assert eventually(is_well, bool, 20)
         got = client.send(port, "POST", CHAT, *_json(chat_request("hello", None, None, None, {})), timeout_s=15.0)
         assert (got.status, bool(got.text)) == (200, True)
+        page = client.send(port, "GET", "/dashboard/sign-in", {"Accept": "text/html"}, None, 5.0)
+        assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        (style,) = set(re.findall(r'href="(/[^"]+hermes[^"]*\.css[^"]*)"', page.body.decode()))
+        assert client.send(port, "GET", style, {}, None, 5.0).status == 200
         server.send_signal(signal.SIGTERM)
         assert server.wait(10) == 0
     finally:
