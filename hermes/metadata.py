@@ -19,15 +19,18 @@ MAX_CLASSES: Final = 64
 
 
 def name_of(source: Mapping[str, Any], *spellings: str) -> str | None:
-    """A name in one of its spellings, cut; numbers count as their text.
+    """A name in one of its spellings, cut; numbers count as their text. NUL characters, which no row can hold, are left
+    out here already: budgets and limits must count for the name that the rows have.
 
     >>> name_of({"userId": " alice "}, "user_id", "userId"), name_of({"user_id": 7}, "user_id"), name_of({}, "user_id")
     ('alice', '7', None)
     """
     for spelling in spellings:
         value = source.get(spelling)
-        if isinstance(value, str | int) and not isinstance(value, bool) and (text := str(value).strip()):
-            return whole(text[:MAX_NAME_CHARS])
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            text = str(value).replace("\0", "").strip()[:MAX_NAME_CHARS].rstrip()
+            if text:
+                return whole(text)
     return None
 
 

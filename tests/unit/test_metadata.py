@@ -73,5 +73,14 @@ def test_classes_that_are_none_are_refused_so_that_no_rule_misses_them(value: An
     assert refused.value.param == "metadata.data_classes"
 
 
-def test_a_name_is_cut() -> None:
-    assert name_of({"user_id": "x" * 5000}, "user_id") == "x" * MAX_NAME_CHARS
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        pytest.param("x" * 5000, "x" * MAX_NAME_CHARS, id="cut"),
+        pytest.param("x" * (MAX_NAME_CHARS - 1) + " y", "x" * (MAX_NAME_CHARS - 1), id="cut behind a blank"),
+        pytest.param("ali\0ce", "alice", id="without the NUL that no row can hold"),
+        pytest.param(" \0 ", None, id="nothing but NUL"),
+    ],
+)
+def test_a_name_is_the_one_that_its_row_has(value: str, name: str | None) -> None:
+    assert name_of({"user_id": value}, "user_id") == name
