@@ -22,7 +22,7 @@ from hermes.accounting.prices import PriceBook
 from hermes.accounting.receipt import receipt
 from hermes.accounting.spool import Spool
 from hermes.admission.auth import Authenticator
-from hermes.admission.books import Books
+from hermes.admission.books import FILLED_NOUNS, Books
 from hermes.admission.budgets import Budgets
 from hermes.admission.editor import DirectoryEditor
 from hermes.admission.keys import SECRET_FILE, KeyDigest, server_secret
@@ -312,7 +312,7 @@ def build(settings: Settings) -> Hermes:
     logs.configure(settings.log_level, settings.log_format, redactor)
     demo = start_demo() if settings.wants_demo() else None
     # The state comes before the configuration, so that this worker misses no reload while it starts.
-    store = open_store(settings.state_url, settings.workers)
+    store = open_store(settings.state_url, settings.workers, rebuilt=FILLED_NOUNS)
     reloaded = Announcement(store, RELOADED)
     surrogates = Surrogates()
     policy = _with_surrogate(read_policy(settings, demo), surrogates)

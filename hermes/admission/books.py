@@ -51,6 +51,9 @@ AWAY_S: Final = 2.0
 
 RETRY_AFTER_S: Final = 5.0
 
+FILLED_NOUNS: Final = ("budget", "seal", "filled", "turn")
+"""What a store that is away may let begin anew: it is filled from the usage log where it is missing."""
+
 AWAY_KEY: Final = "books:away"
 
 TURN_S: Final = 10.0

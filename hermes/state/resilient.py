@@ -16,6 +16,12 @@ What the verbs mean for this worker while the store is away:
 | `reserve` | the same, against this worker's share of each limit: the limit divided by the number of workers |
 | `items`, `count` | what this worker knows |
 
+Nouns that can be *rebuilt* from elsewhere (the counters of budgets, from the usage log) are another matter. While the
+store is away they begin empty here, so that they are filled from there; what was put into a counter is what is used
+already, and this worker has its share of the rest. Nothing of that is told. Instead, the keys on which a claim was made
+meanwhile are deleted in the store when it is back, so that they are filled anew: also those on which it has perhaps
+been made, but did not say so in time.
+
 A store that comes back empty (restarted without its data, or flushed) is given what the workers' mirrors hold, so that
 conversations keep their tier. It is recognised by its *generation*, a name that is lost with everything else.
 """
@@ -25,7 +31,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -64,18 +70,24 @@ class ResilientStore:
         workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
         new_name: Callable[[], str] = lambda: uuid.uuid4().hex,
+        rebuilt: Collection[str] = (),
     ) -> None:
         """Takes a shared store.
 
         Args:
             workers: how many workers there are, each of which has a share of every limit while the store is away.
+            rebuilt: nouns whose keys somebody makes anew where they are missing.
         """
         self._shared = shared
         self._workers = max(1, workers)
         self._clock = clock
         self._new_name = new_name
+        self._rebuilt = frozenset(rebuilt)
         self._mirror = Mirror(clock, MIRROR_KEYS)
         self._counters = MemoryStore(clock)
+        self._used: dict[str, int] = {}
+        """What was used already of the counters that were filled in this outage."""
+
         self._arrears = Arrears(clock)
         self._generation: str | None = None
         self._is_away = False
@@ -100,10 +112,11 @@ class ResilientStore:
                 self._reflect(key, found)
                 return found[0] if found else None
         own = self._counters.get(key)
-        return own if own is not None else self._mirror.get(key)
+        return own if own is not None or self._is_rebuilt(key) else self._mirror.get(key)
 
     def put(self, key: str, value: str, ttl_s: float) -> None:
-        self._mirror.put(key, value, ttl_s)
+        if not self._is_rebuilt(key):
+            self._mirror.put(key, value, ttl_s)
         if not self._is_away:
             try:
                 self._shared.put(key, value, ttl_s)
@@ -111,7 +124,11 @@ class ResilientStore:
                 self._leave(away)
             else:
                 return
-        self._arrears.put(key, value, ttl_s)
+        if self._is_rebuilt(key):
+            self._counters.put(key, value, ttl_s)
+            self._used[key] = int(value) if value.isdecimal() else 0
+        else:
+            self._arrears.put(key, value, ttl_s)
 
     def delete(self, key: str) -> bool:
         was_here = self._mirror.delete(key)
@@ -120,7 +137,8 @@ class ResilientStore:
                 return self._shared.delete(key)
             except StoreAway as away:
                 self._leave(away)
-        self._arrears.delete(key)
+        if not self._is_rebuilt(key):
+            self._arrears.delete(key)
         return self._counters.delete(key) or was_here
 
     def add(self, key: str, amount: int, ttl_s: float) -> int:
@@ -129,7 +147,7 @@ class ResilientStore:
                 return self._shared.add(key, amount, ttl_s)
             except StoreAway as away:
                 self._leave(away)
-        self._arrears.add(key, amount, ttl_s)
+        self._owe(key, amount, ttl_s)
         return self._counters.add(key, amount, ttl_s)
 
     def claim(self, key: str, ttl_s: float) -> bool:
@@ -142,7 +160,7 @@ class ResilientStore:
             except StoreAway as away:
                 self._leave(away)
             else:
-                if is_new:
+                if is_new and not self._is_rebuilt(key):
                     self._mirror.put(key, value, ttl_s)
                 return is_new
         if self.get(key) is not None:
@@ -156,14 +174,17 @@ class ResilientStore:
                 return self._shared.reserve(claims)
             except StoreAway as away:
                 self._leave(away)
-        shares = [_share(claim, self._workers) for claim in claims]
+        for claim in claims:
+            if self._is_rebuilt(claim.key):
+                self._arrears.delete(claim.key)
+        shares = [_share(claim, self._used.get(claim.key, 0), self._workers) for claim in claims]
         refused = self._counters.reserve(shares)
         if refused is not None:
             return refused
         for claim, share in zip(claims, shares, strict=True):
             if claim.amount != share.amount:
                 self._counters.add(claim.key, claim.amount - share.amount, claim.ttl_s)
-            self._arrears.add(claim.key, claim.amount, claim.ttl_s)
+            self._owe(claim.key, claim.amount, claim.ttl_s)
         return None
 
     def items(self, noun: str) -> list[tuple[str, str]]:
@@ -203,6 +224,7 @@ class ResilientStore:
         if self._is_away:
             self._is_away = False
             self._counters = MemoryStore(self._clock)
+            self._used = {}
             self._back_at = self._clock()
             gone_s = self._back_at - self._left_at
             log.info("The shared state is back after %.1f s; it was told %d changes of this worker", gone_s, told)
@@ -228,14 +250,26 @@ class ResilientStore:
                 log.warning("The shared state was empty; this worker has offered it %d entries", len(contents))
             self._generation = generation
 
+    def _is_rebuilt(self, key: str) -> bool:
+        return key.partition(":")[0] in self._rebuilt
+
+    def _owe(self, key: str, amount: int, ttl_s: float) -> None:
+        if not self._is_rebuilt(key):
+            self._arrears.add(key, amount, ttl_s)
+
     def _reflect(self, key: str, found: tuple[str, float] | None) -> None:
         if found is None:
             self._mirror.delete(key)
-        else:
+        elif not self._is_rebuilt(key):
             self._mirror.put(key, *found)
 
 
-def _share(claim: Claim, workers: int) -> Claim:
-    """A worker's share of a limit. An amount over the share passes where nothing is used yet: else it never could."""
-    limit = max(1, claim.limit // workers)
-    return replace(claim, limit=limit, amount=min(claim.amount, limit))
+def _share(claim: Claim, used: int, workers: int) -> Claim:
+    """A worker's share of what is left of a limit. An amount over the share passes where nothing else is used yet: else
+    it never could.
+    """
+    left = claim.limit - used
+    if left <= 0:
+        return claim
+    share = max(1, left // workers)
+    return replace(claim, limit=used + share, amount=min(claim.amount, share))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from hermes.admission.books import FILLED_NOUNS
 from hermes.directory import EACH
 from hermes.errors import BooksUnreadable, BudgetExceeded, RateLimited
 from hermes.state.redis_store import RedisStore
@@ -37,7 +38,7 @@ def new_store(request: pytest.FixtureRequest) -> Iterator[NewStore]:
 
     def make() -> StateStore:
         opened.append(RedisStore(server.url))
-        return opened[-1] if request.param == "redis" else ResilientStore(opened[-1])
+        return opened[-1] if request.param == "redis" else ResilientStore(opened[-1], rebuilt=FILLED_NOUNS)
 
     yield make
     for store in opened:
@@ -118,7 +119,7 @@ def test_a_redis_that_lost_everything_is_filled_from_the_usage_log(redis_server:
 def test_requests_go_on_while_redis_is_away_and_are_counted_when_it_is_back() -> None:
     with RedisServer() as server:
         shared = RedisStore(server.url)
-        store = ResilientStore(shared, clock=Clock())
+        store = ResilientStore(shared, clock=Clock(), rebuilt=FILLED_NOUNS)
         store.tend()
         bench = Bench(a_budget(1000), store=store, limits=per_user(concurrent=3, requests=50))
         bench.finish(bench.ask(), 300)
@@ -142,7 +143,7 @@ def test_requests_go_on_while_redis_is_away_and_are_counted_when_it_is_back() ->
 def test_who_lets_nobody_pass_without_the_books_lets_nobody_pass_while_redis_is_away() -> None:
     with RedisServer() as server:
         shared = RedisStore(server.url)
-        store = ResilientStore(shared, clock=Clock())
+        store = ResilientStore(shared, clock=Clock(), rebuilt=FILLED_NOUNS)
         bench = Bench(a_budget(1000), store=store, budgets=closed())
         bench.ask().settle(None, None)
         server.kill()

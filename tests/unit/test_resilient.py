@@ -8,9 +8,13 @@ from itertools import count
 
 import pytest
 
+from hermes.admission.books import FILLED_NOUNS
+from hermes.directory import Budget
+from hermes.errors import BudgetExceeded
 from hermes.state.resilient import KNOCK_EVERY_S, LONGEST_REST_S, STEADY_S, ResilientStore
 from hermes.state.shared import StoreAway
 from hermes.state.store import Claim, MemoryStore
+from tests.unit.quota_bench import Bench, a_budget
 
 
 class Clock:
@@ -27,6 +31,9 @@ class Shared(MemoryStore):
         super().__init__(clock)
         self.is_up = True
         self.asked: list[str] = []
+        self.is_silent = False
+        """It does the next reservation, but goes away before it says so."""
+
         self.goes_after: int | None = None
         """How many more verbs it answers."""
 
@@ -80,7 +87,11 @@ class Shared(MemoryStore):
         self._check("reserve")
         plain = MemoryStore(self._clock)
         plain._nouns = self._nouns
-        return plain.reserve(claims)
+        refused = plain.reserve(claims)
+        if self.is_silent:
+            self.is_silent = self.is_up = False
+            raise StoreAway("no reply in time")
+        return refused
 
     def items(self, noun: str) -> list[tuple[str, str]]:
         self._check("items")
@@ -401,3 +412,83 @@ def test_a_worker_may_start_while_the_store_is_away(world: World) -> None:
     three.tend()
 
     assert world.two.get("session:a") == "x"
+
+
+# -- what can be rebuilt ----------------------------------------------------------------------------------
+
+
+class Budgeted:
+    """A quota on a shared store that may be away, of one of two workers."""
+
+    def __init__(self, *budgets: Budget) -> None:
+        self.shared = Shared(clock := Clock())
+        self.clock = clock
+        self.store = ResilientStore(self.shared, 2, clock, rebuilt=FILLED_NOUNS)
+        self.store.tend()
+        self.bench = Bench(*budgets, store=self.store)
+
+    def passes(self) -> bool:
+        """Whether a request does, which is over at once and has used 100 tokens."""
+        try:
+            hold = self.bench.ask()
+        except BudgetExceeded:
+            return False
+        self.bench.finish(hold)
+        return True
+
+    def come_back(self) -> None:
+        """The store is reachable again, and the worker has found so."""
+        self.shared.is_up = True
+        self.clock.now += LONGEST_REST_S
+        self.store.tend()
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "meanwhile", "after"),
+    [
+        pytest.param(3, 3, 0, 0, id="nothing is left"),
+        pytest.param(0, 0, 0, 0, id="there was never any"),
+        pytest.param(11, 1, 5, 5, id="half of what is left, for one worker of two"),
+        pytest.param(4, 3, 1, 0, id="less than one for each"),
+    ],
+)
+def test_an_outage_gives_a_budget_nothing_that_is_spent(limit: int, before: int, meanwhile: int, after: int) -> None:
+    world = Budgeted(a_budget(limit, "requests"))
+    assert [world.passes() for _ in range(before)] == [True] * before
+    world.shared.is_up = False
+
+    assert sum(world.passes() for _ in range(20)) == meanwhile
+    world.come_back()
+
+    assert sum(world.passes() for _ in range(20)) == after
+    assert world.bench.counter("requests", "user", "anna") == limit
+
+
+@pytest.mark.parametrize("when", ["asking", "settling"])
+def test_what_the_store_has_done_without_saying_so_in_time_is_not_counted_twice(when: str) -> None:
+    world = Budgeted(a_budget(1000))
+    world.passes()
+    if when == "asking":
+        world.shared.is_silent = True
+    hold = world.bench.ask()
+    world.shared.is_silent = True
+
+    world.bench.finish(hold, tokens=30)
+    world.come_back()
+    world.passes()
+
+    assert world.bench.counter("tokens", "user", "anna") == 100 + 30 + 100
+
+
+def test_a_request_that_was_under_way_in_an_outage_holds_nothing_afterwards() -> None:
+    world = Budgeted(a_budget(1000))
+    world.passes()
+    before = world.bench.ask()
+    world.shared.is_up = False
+    meanwhile = world.bench.ask()
+    world.bench.finish(before, tokens=10)
+    world.come_back()
+    world.bench.finish(meanwhile, tokens=20)
+    world.passes()
+
+    assert world.bench.counter("tokens", "user", "anna") == 100 + 10 + 20 + 100
