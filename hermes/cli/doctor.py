@@ -6,8 +6,10 @@ endpoints are asked for a single token, which is the one thing that may cost som
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import click
 from rich.console import Console
@@ -23,13 +25,23 @@ from hermes.policy import Policy
 from hermes.settings import Settings
 
 
+class _Seconds(click.FloatRange):
+    """As its parent, which lets NaN pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
+
+
 @click.command()
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON for scripts.")
 @click.option("--offline", is_flag=True, help="Ask no endpoint.")
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0.1, 600),
+    type=_Seconds(0.1, 600),
     default=5.0,
     show_default=True,
     help="How long an endpoint may take to answer, in seconds.",

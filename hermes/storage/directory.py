@@ -172,7 +172,7 @@ def _create_key(at: str, actor: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _revoke_key(at: str, actor: str, key_id: str) -> dict[str, Any]:
-    row = None if "\0" in key_id else ApiKeyRow.get_or_none(ApiKeyRow.id == key_id)
+    row = None if not key_id.isprintable() else ApiKeyRow.get_or_none(ApiKeyRow.id == key_id)
     if row is None:
         raise NotFound(f"There is no API key {key_id[:100]!r}.")
     if row.revoked_at is None:

@@ -69,15 +69,25 @@ def _whole(url: str) -> str:
     return "postgresql://" + url.partition("://")[2]
 
 
+def sqlite_file(url: str) -> Path:
+    """The file that a `sqlite:///PATH` names.
+
+    Raises:
+        StartRefused: the URL names none.
+    """
+    path = Path(url.removeprefix(SQLITE_PREFIX))
+    if not url.startswith(SQLITE_PREFIX) or path.name in ("", ":memory:"):
+        raise StartRefused("HERMES_DATABASE_URL must be sqlite:///PATH, with the path of a file, or postgresql://…")
+    return path
+
+
 def sqlite_path(url: str) -> Path:
     """The file that a `sqlite:///PATH` names, in a folder that is there.
 
     Raises:
         StartRefused: the URL is none, or the folder cannot be made.
     """
-    path = Path(url.removeprefix(SQLITE_PREFIX))
-    if not url.startswith(SQLITE_PREFIX) or path.name in ("", ":memory:"):
-        raise StartRefused("HERMES_DATABASE_URL must be sqlite:///PATH, with the path of a file, or postgresql://…")
+    path = sqlite_file(url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,7 +16,7 @@ from peewee import DatabaseError, InterfaceError, SqliteDatabase
 from playhouse.migrations import Runner
 
 from hermes.errors import StartRefused
-from hermes.storage.engine import LOCK_WAIT_S, SQLITE_PREFIX, is_postgres, postgres, refusal
+from hermes.storage.engine import LOCK_WAIT_S, SQLITE_PREFIX, is_postgres, postgres, refusal, sqlite_file
 from hermes.storage.models import UsageRow
 
 
@@ -65,11 +65,11 @@ def look_at(database_url: str, folder: Path, wait_s: float = LOCK_WAIT_S) -> Loo
     Blocks: for at most 5 s, where another process writes or the server does not answer.
 
     Raises:
-        StartRefused: it is damaged, or out of reach.
+        StartRefused: the URL names none, it is damaged, or out of reach.
     """
     if is_postgres(database_url):
         return _look_at_postgres(database_url, folder)
-    return _look_at_sqlite(Path(database_url.removeprefix(SQLITE_PREFIX)), folder, wait_s)
+    return _look_at_sqlite(sqlite_file(database_url), folder, wait_s)
 
 
 def readable(database_url: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import ClassVar, Final, get_args
 
 from hermes.errors import InvalidRequest
+from hermes.metadata import whole
 from hermes.types import TIERS, Status
 
 LIMIT_MAX: Final = 1000
@@ -75,8 +76,8 @@ def _suggestion(name: str, known: tuple[str, ...]) -> str:
 
 
 def _exact(name: str, value: str) -> str:
-    if "\0" in value:
-        raise InvalidRequest(f"{name} must not hold a NUL character", param=name)
+    if "\0" in value or whole(value) != value:  # databases refuse the question
+        raise InvalidRequest(f"{name} must not hold a NUL character or half of a surrogate pair", param=name)
     choices = CHOICES.get(name)
     if choices is not None and value not in choices:
         raise InvalidRequest(f"{name} must be one of {', '.join(choices)}", param=name)

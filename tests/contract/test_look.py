@@ -55,6 +55,12 @@ def test_a_newer_database_is_known_as_one(database_url: str, older: Path) -> Non
         readable(database_url, older)
 
 
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///"])
+def test_a_file_that_no_server_would_take_is_none(url: str) -> None:
+    with pytest.raises(StartRefused, match="with the path of a file"):
+        look_at(url, MIGRATIONS)
+
+
 def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/some/hermes.db"
 

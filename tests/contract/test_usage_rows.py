@@ -300,6 +300,7 @@ def test_rows_of_the_same_millisecond_keep_their_order_over_pages(usage: UsageRe
         pytest.param({"tier": "medium"}, "tier", "one of simple, complex", id="no tier"),
         pytest.param({"status": "fine"}, "status", "one of ok, error", id="no status"),
         pytest.param({"user_id": "a\0b"}, "user_id", "NUL", id="NUL"),
+        pytest.param({"model": "a\ud800"}, "model", "surrogate", id="half of a surrogate pair"),
     ],
 )
 def test_a_filter_that_cannot_be_used_names_its_parameter(args: dict[str, str], param: str, sentence: str) -> None:

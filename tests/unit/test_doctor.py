@@ -546,3 +546,9 @@ def test_the_exit_code_says_whether_something_failed(
     monkeypatch.setenv("TRACE_LOG_DIR", "/proc/hermes")
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+@pytest.mark.parametrize("timeout", ["nan", "0", "inf", "soon"])
+def test_a_timeout_that_is_none_is_wrong_words(timeout: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--offline", "--timeout", timeout]) == 2
+    assert "--timeout" in capsys.readouterr().err
