@@ -5,7 +5,7 @@ Where a timezone is off by half an hour, and while rows from before an upgrade a
 themselves are added up.
 
 A row counts when tokens were counted for it, so refusals and failures do not; one whose price is unknown counts nothing
-but its tokens. Sums are of whole nano-USD, row by row: SQLite would add up binary fractions.
+but its tokens. Both ways add up in the same manner, that of `rollups.SUMS`.
 
 Rows that are still in the spool are moved to the database before it is asked. Whoever asks waits for two seconds at
 most, whatever the database does, and not at all while it is known to be away.
@@ -22,6 +22,7 @@ from peewee import SQL, fn
 
 from hermes.directory import BudgetScope, Spent, Unit
 from hermes.errors import BooksUnreadable, DatabaseUnavailable
+from hermes.storage import rollups
 from hermes.storage.db import Database
 from hermes.storage.models import NameRow, UsageRow
 from hermes.storage.repositories import COLUMNS
@@ -40,11 +41,12 @@ NAMES: Final[dict[BudgetScope, Any]] = {
 }
 """The column that says whose use a row is; a global budget needs none."""
 
-NANOUSD: Final = fn.COALESCE(fn.SUM(fn.ROUND(UsageRow.estimated_cost_usd * SQL("1000000000")).cast("BIGINT")), 0)
-TOKENS: Final = fn.COALESCE(fn.SUM(UsageRow.total_tokens), 0)
-REQUESTS: Final = fn.COUNT(UsageRow.total_tokens)
-SUMS: Final[dict[Unit, Any]] = {"usd": NANOUSD, "tokens": TOKENS, "requests": REQUESTS}
+NANOUSD: Final = fn.COALESCE(SQL(rollups.SUMS["nanousd"]), 0)
+TOKENS: Final = fn.COALESCE(SQL(rollups.SUMS["total_tokens"]), 0)
+REQUESTS: Final = SQL(rollups.SUMS["counted"])
+"""Of the rows what the sums would add of them: no more than is plausible."""
 
+SPENT: Final[dict[Unit, Any]] = {"usd": NANOUSD, "tokens": TOKENS, "requests": REQUESTS}
 
 SUMMED: Final[dict[Unit, Any]] = {
     "usd": fn.COALESCE(fn.SUM(NameRow.nanousd), 0),
@@ -144,8 +146,8 @@ def _spent(scope: BudgetScope, name: str, start: datetime, end: datetime) -> Spe
 def _most(scope: BudgetScope, unit: Unit, start: datetime, end: datetime) -> tuple[str, Spent] | None:
     column = NAMES[scope]
     query = _within(UsageRow.select(column, NANOUSD, TOKENS, REQUESTS), start, end)
-    query = query.where(column.is_null(False), UsageRow.total_tokens.is_null(False))
-    found = query.group_by(column).order_by(SUMS[unit].desc(), column).limit(1).tuples().first()
+    query = query.where(column.is_null(False), column != "", UsageRow.total_tokens.is_null(False))
+    found = query.group_by(column).order_by(SPENT[unit].desc(), column).limit(1).tuples().first()
     return None if found is None else (found[0], Spent(*map(int, found[1:])))
 
 

@@ -69,6 +69,20 @@ def test_a_period_contains_its_first_moment_and_not_its_last(usage: UsageReposit
     assert spending.spent("global", "", MAY, JUNE) == Spent(6_000_000_000, 2, 2)
 
 
+def test_absurd_figures_of_a_file_count_nothing_and_stop_nothing(usage: UsageRepository, spending: Spending) -> None:
+    usage.insert(
+        [
+            used("r1", "1", 2**62, user_id="anna"),
+            used("r2", "-5", 2**62, user_id="anna"),
+            used("r3", "99999999999", -7, user_id="anna"),
+            used("r4", "9000000", 5, user_id=""),
+        ]
+    )
+
+    assert spending.spent("user", "anna", MAY, JUNE) == Spent(1_000_000_000, 0, 3)
+    assert spending.most("user", "usd", MAY, JUNE) == ("anna", Spent(1_000_000_000, 0, 3))
+
+
 def test_what_was_refused_or_failed_counts_nothing_and_an_unknown_price_only_its_tokens(
     usage: UsageRepository, spending: Spending
 ) -> None:
