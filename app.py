@@ -27,6 +27,7 @@ BACKFILL_EVERY_S = 0.5
 RETENTION_EVERY_S = 3.0
 """How soon after the start; then one worker does it once an hour."""
 
+SURROGATE_EVERY_S = 1.0
 STOP_WAIT_S = 5.0
 
 try:
@@ -51,6 +52,7 @@ loops.every(DIRECTORY_EVERY_S, hermes.live.refresh_if_changed, "directory")
 loops.every(SWITCH_EVERY_S, hermes.switch.look, "kill switch")
 loops.every(KEY_USE_EVERY_S, hermes.note_key_use, "key use")
 loops.every(PROFILE_EVERY_S, hermes.renew_profile, "profile hint")
+loops.every(SURROGATE_EVERY_S, hermes.follow_surrogate, "surrogate")
 loops.every(STALE_EVERY_S, hermes.transport.close_stale, "idle connections")
 loops.every(BUDGETS_EVERY_S, hermes.weigh_budgets, "budget use")
 loops.every(LEDGER_EVERY_S, hermes.ledger.check, "ledger")

@@ -36,6 +36,7 @@ from hermes.directory import Budget, DirectoryBox
 from hermes.errors import BooksUnreadable, ConfigurationInvalid, DatabaseUnavailable, NotFound
 from hermes.gateway import Call, Gateway
 from hermes.metadata import name_of
+from hermes.learning.live import REPORT_HOURS, Learning
 from hermes.observe import logs
 from hermes.observe.events import Events
 from hermes.observe.metrics import Metrics
@@ -45,6 +46,7 @@ from hermes.observe.trace import TraceLog, utc_ms
 from hermes.observe.workerfiles import VARIABLE
 from hermes.operations import Operations
 from hermes.policy import Policy, PolicyBox, ServerPolicy, TeacherPolicy
+from hermes.routing.audit import Auditor
 from hermes.routing.persona import Persona
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
@@ -57,9 +59,11 @@ from hermes.state.resilient import ResilientStore
 from hermes.state.store import StateStore
 from hermes.storage import export
 from hermes.storage.backfill import Backfill
+from hermes.storage.classified import ClassifiedRepository
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
 from hermes.storage.hints import HintRepository
+from hermes.storage.labels import LabelRepository
 from hermes.storage.live import LiveDirectory
 from hermes.storage.reports import Reports
 from hermes.storage.repositories import UsageFilter, UsageRepository
@@ -134,6 +138,7 @@ class Hermes:
     asker: Asker
     persona: Persona
     surrogates: Surrogates
+    learning: Learning
     demo: DemoServer | None
     bound: ServerPolicy | None
     """Where the server listens; None where the environment says so."""
@@ -168,6 +173,15 @@ class Hermes:
         if row is None:
             raise NotFound(f"There is no request {request_id[:100]!r} in the usage log.")
         return receipt(row, self.policies.current().cascades, self.prices)
+
+    def classifier_report(self, hours: float = REPORT_HOURS) -> dict[str, Any]:
+        """What the router decided in the last hours and how well: the JSON of `GET /classifier/report`."""
+        self.drain.flush(FLUSH_WAIT_S)
+        return self.learning.report(self.policies.current().routing, hours)
+
+    def follow_surrogate(self) -> None:
+        """Takes up a surrogate that was fitted meanwhile, and what audits say of it; for a background loop."""
+        self.learning.follow(self.policies.current().routing.surrogate)
 
     def note_key_use(self) -> None:
         """Stores when which API key was used last."""
@@ -360,11 +374,12 @@ def build(settings: Settings) -> Hermes:
     transport = Transport(settings.connect_timeout_s)
     asker = Asker(settings.connect_timeout_s)
     sessions = Sessions(store)
-    router = Router(sessions, Teacher(_teacher_call(asker)), surrogates.of, events.emit)
     circuit_changes = CircuitChanges(store, notes.circuit_changed)
     breakers = Breakers(store, circuit_changes.changed)
     keyring = Keyring(store)
     upstreams = Upstreams(Caller(transport, notes), breakers, keyring, notes, failed=circuit_changes.failed)
+    learning = Learning(surrogates, LabelRepository(database), ClassifiedRepository(database), redactor.clean)
+    router = _router(sessions, Teacher(_teacher_call(asker)), learning, events)
 
     persona = Persona(_teacher_call(asker), hints.recall, hints.remember)
     policies = PolicyBox(persona.applied(policy))
@@ -428,6 +443,7 @@ def build(settings: Settings) -> Hermes:
         asker=asker,
         persona=persona,
         surrogates=surrogates,
+        learning=learning,
         demo=demo,
         bound=None if settings.bind else policy.server,
     )
@@ -507,6 +523,11 @@ def _checked(spool: Spool) -> Spool:
     """The spool, if rows can be kept there."""
     spool.check()
     return spool
+
+
+def _router(sessions: Sessions, teacher: Teacher, learning: Learning, events: Events) -> Router:
+    auditor = Auditor(teacher, learning.keep)
+    return Router(sessions, teacher, learning.surrogates.of, events.emit, auditor=auditor)
 
 
 def _teacher_call(asker: Asker) -> Callable[[TeacherPolicy, str], str]:

@@ -172,6 +172,9 @@ class Decision:
     classifier_ms: float = 0.0
     """Time spent waiting for the teacher."""
 
+    deviation: Literal["escalation", "de_escalation"] | None = None
+    """A keyword spoke against the conversation's tier, in this direction."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -88,6 +88,8 @@ class Exchange:
         self.record.decision = decision.source
         self.record.confidence = decision.confidence
         self.record.session_key = decision.session_key or None
+        if decision.deviation is not None:
+            self.record.details = {"deviation": decision.deviation}
         self.waited(decision.classifier_ms)
 
     def tried(self, attempt: Attempt) -> None:
@@ -169,7 +171,7 @@ class Exchange:
             record.ttft_ms = round((first_content_at - self._began) * 1000, 3)
         self.overhead_ms()
         if len(self.attempts) > 1 or status != "ok":
-            record.details = {"attempts": [asdict(attempt) for attempt in self.attempts]}
+            record.details = {**record.details, "attempts": [asdict(attempt) for attempt in self.attempts]}
         if self._endpoint is None or status not in ("ok", "interrupted", "client_disconnected"):
             return None, None
         return self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes()))

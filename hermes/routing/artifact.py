@@ -35,6 +35,8 @@ FILES: Final = ("vocabulary.json", "weights.npz")
 MOST_BYTES = 64 * 1024 * 1024
 """Of a file, and of all arrays when unpacked; the starter has 2 MB."""
 
+MOST_SIMPLE_COST: Final = 100
+
 TABLES: Final = ("words", "pieces")
 ARRAYS: Final = (
     *(f"{table}_{kind}" for table in TABLES for kind in ("idf", "weight")),
@@ -75,8 +77,13 @@ class Artifact:
 
     @property
     def accept_from(self) -> float:
-        """The confidence from which a verdict needs no teacher."""
+        """The assurance from which a verdict needs no teacher, see `hermes.routing.standing`."""
         return float(self.manifest["thresholds"]["accept"])
+
+    @property
+    def simple_cost(self) -> float:
+        """How much a doubt counts in a verdict *simple*, beside one in a verdict *complex*."""
+        return float(self.manifest["thresholds"].get("simple_cost", 1.0))
 
 
 def locate(folder: Path) -> Path | None:
@@ -160,6 +167,9 @@ def _manifest(directory: Path) -> Mapping[str, Any]:
             value = values.get(name) if isinstance(values, dict) else None
             if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
                 raise ArtifactInvalid(f"{MANIFEST}: {section}.{name} is no number")
+    cost = manifest["thresholds"].get("simple_cost", 1.0)
+    if not isinstance(cost, int | float) or not 1 <= cost <= MOST_SIMPLE_COST:
+        raise ArtifactInvalid(f"{MANIFEST}: thresholds.simple_cost is no factor")
     files = manifest.get("files")
     if not isinstance(files, dict) or set(files) != set(FILES):
         raise ArtifactInvalid(f"{MANIFEST}: files are not {' and '.join(FILES)}")

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, Protocol
 
 from hermes.errors import InvalidRequest
+from hermes.observe.logs import request_id_var
 from hermes.policy import Policy, RoutingPolicy, SurrogatePolicy, TeacherPolicy
+from hermes.routing.audit import Accepted
 from hermes.routing.conversation import first_user_text, in_tool_loop, last_user_text, new_user_text, user_turns
 from hermes.routing.reading import Reading
 from hermes.routing.rules import RoutingKeywords
@@ -31,8 +34,11 @@ class Surrogate(Protocol):
     """The learned classifier."""
 
     @property
-    def threshold(self) -> float:
-        """The confidence from which it decides where the operator sets none."""
+    def version(self) -> str:
+        """Which one it is, for audits."""
+
+    def threshold_of(self, tier: Tier, configured: float | None = None) -> float:
+        """The confidence from which a verdict of a tier decides; `configured`: the operator's own."""
 
     def judge(self, text: str) -> Verdict | None:
         """Its verdict with a confidence; None where no model is loaded."""
@@ -47,6 +53,16 @@ class Classifier(Protocol):
 
     def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
         """The tier of a text; None: undecided. Raises TeacherUnavailable, in `patience_s` at the latest."""
+
+
+class Audits(Protocol):
+    """Compares a share of what the surrogate decides with the teacher, as `hermes.routing.audit.Auditor` does."""
+
+    def samples(self, rate: float) -> bool:
+        """Whether the next accepted verdict shall be audited."""
+
+    def audit(self, policy: TeacherPolicy, accepted: Accepted) -> None:
+        """Does it, off the request's path."""
 
 
 class Asked(NamedTuple):
@@ -115,7 +131,9 @@ class Router:
         surrogate_of: SurrogateOf,
         emit: Emit,
         clock: Callable[[], float] = time.monotonic,
+        auditor: Audits | None = None,
     ) -> None:
+        self._auditor = auditor
         self._sessions = sessions
         self._teacher = teacher
         self._surrogate_of = surrogate_of
@@ -166,7 +184,8 @@ class Router:
         if classified.source != "default":
             return self._settle(turn, classified, against)
         self._emit_deviation(turn, turn.session, turn.session.tier, against)
-        return self._reuse(turn, turn.session, classified.teacher_ms)
+        kept = self._reuse(turn, turn.session, classified.teacher_ms)
+        return replace(kept, deviation=_direction(turn.session))
 
     def _keywords_of(self, routing: RoutingPolicy) -> RoutingKeywords:
         """Those of the policy in force are at hand; requests in flight may still want the ones before."""
@@ -195,6 +214,8 @@ class Router:
             return _Classified(routing.default_tier, "default")
         guess, is_sure = self._guess(routing.surrogate, turn.text)
         if guess is not None and is_sure:
+            if self._auditor is not None and self._auditor.samples(routing.surrogate.audit_rate):
+                self._audit(self._auditor, turn, guess)
             return _Classified(guess.tier, "surrogate", guess.confidence, guess.raw)
         default = _Classified(routing.default_tier, "default")
         asked_s = self._clock()
@@ -212,8 +233,18 @@ class Router:
         guess = surrogate.judge(text) if surrogate is not None else None
         if surrogate is None or guess is None or guess.confidence is None:
             return guess, False
-        threshold = surrogate.threshold if policy.confidence_threshold is None else policy.confidence_threshold
-        return guess, guess.confidence >= threshold
+        return guess, guess.confidence >= surrogate.threshold_of(guess.tier, policy.confidence_threshold)
+
+    def _audit(self, auditor: Audits, turn: _Turn, guess: Verdict) -> None:
+        """Has an accepted verdict compared with the teacher's, where that may see the text."""
+        routing, asked = turn.policy.routing, turn.asked
+        surrogate = self._surrogate_of(routing.surrogate)
+        if routing.teacher is None or surrogate is None or not asked.may_ask_teacher:
+            return
+        kept_text = asked.preview if turn.policy.logging.store_prompts == "full" else None
+        key_id, rate = asked.principal.key_id, routing.surrogate.audit_rate
+        accepted = Accepted(request_id_var.get(), surrogate.version, key_id, guess, turn.text, kept_text or None, rate)
+        auditor.audit(routing.teacher, accepted)
 
     def _ask_teacher(self, turn: _Turn) -> Verdict | None:
         policy = turn.policy.routing.teacher
@@ -241,9 +272,11 @@ class Router:
                 "user_message_preview": turn.asked.preview,
             },
         )
-        if keyword is not None and turn.session is not None:
-            self._emit_deviation(turn, turn.session, made.tier, keyword)
-        return Decision(made.tier, made.source, made.confidence, turn.key, turn.strikes, made.teacher_ms)
+        decision = Decision(made.tier, made.source, made.confidence, turn.key, turn.strikes, made.teacher_ms)
+        if keyword is None or turn.session is None:
+            return decision
+        self._emit_deviation(turn, turn.session, made.tier, keyword)
+        return replace(decision, deviation=_direction(turn.session))
 
     def _reuse(self, turn: _Turn, session: Session, teacher_ms: float = 0.0) -> Decision:
         """Stays with the conversation's tier; its lifetime is not prolonged."""
@@ -265,7 +298,7 @@ class Router:
             {
                 "session_key": turn.key,
                 "keyword": keyword,
-                "direction": "escalation" if session.tier == "simple" else "de_escalation",
+                "direction": _direction(session),
                 "previous_tier": session.tier,
                 "new_tier": tier,
                 "model": turn.model(tier),
@@ -274,6 +307,11 @@ class Router:
 
     def _ms_since(self, start_s: float) -> float:
         return (self._clock() - start_s) * 1000
+
+
+def _direction(session: Session) -> Literal["escalation", "de_escalation"]:
+    """Away from the tier that the session had."""
+    return "escalation" if session.tier == "simple" else "de_escalation"
 
 
 def _forced(policy: Policy, asked: Asked) -> tuple[Tier, Source] | None:

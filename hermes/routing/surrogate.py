@@ -22,12 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hermes.policy import SurrogatePolicy
+from hermes.routing import standing
 from hermes.routing.artifact import Artifact, ArtifactInvalid, digest, locate, read
 from hermes.routing.features import clip, pieces, prepare, surface, words
-from hermes.types import Tier, Verdict
+from hermes.types import TIERS, Tier, Verdict
 
 STARTER = Path(__file__).resolve().parent / "starter"
 """What ships: fitted by `python -m hermes.learning.fit_starter`."""
+
+STARTER_DECIDES = "the surrogate that ships with Hermes decides"
+OLD_DECIDES = "the one that was loaded before goes on"
 
 CACHED_WORDS = 8192
 CACHED_CHARS = 24
@@ -45,9 +49,17 @@ Numbers = NDArray[np.intp]
 class TfidfSurrogate:
     """A fitted surrogate, ready to judge."""
 
-    def __init__(self, artifact: Artifact) -> None:
-        self._accept_from, self._complex_from = artifact.accept_from, artifact.complex_from
+    def __init__(self, artifact: Artifact, version: str = "") -> None:
+        self.version = version
+        """Its directory's name, and the beginning of its manifest's SHA-256."""
+
+        self._complex_from = artifact.complex_from
+        self._thresholds = {
+            tier: standing.threshold(tier, artifact.accept_from, artifact.simple_cost) for tier in TIERS
+        }
+        self._raised: dict[Tier, float] = dict.fromkeys(TIERS, 0.0)
         self._slope, self._offset = artifact.slope, artifact.offset
+        self.simple_cost = artifact.simple_cost
         terms = artifact.vocabulary["words"]
         self._words = {term: number for number, term in enumerate(terms) if " " not in term}
         self._pairs = {tuple(map(intern, term.split(" "))): number for number, term in enumerate(terms) if " " in term}
@@ -63,10 +75,17 @@ class TfidfSurrogate:
         self.manifest: Mapping[str, Any] = artifact.manifest
         """What it was made of, for reports."""
 
-    @property
-    def threshold(self) -> float:
-        """The confidence from which it decides where the operator sets none."""
-        return self._accept_from
+    def threshold_of(self, tier: Tier, configured: float | None = None) -> float:
+        """The confidence from which a verdict of a tier decides: the operator's, else its own; but never less than
+        what audits have raised it to.
+        """
+        return max(self._thresholds[tier] if configured is None else configured, self._raised[tier])
+
+    def raise_to(self, level: float | None) -> None:
+        """Lets it decide only what reaches a level of assurance, see `hermes.routing.standing`; None: as it was."""
+        cost = self.simple_cost
+        for tier in TIERS:
+            self._raised[tier] = 0.0 if level is None else standing.threshold(tier, level, cost)
 
     def judge(self, text: str) -> Verdict:
         """The tier that a text needs. The confidence is the probability that this is right.
@@ -141,6 +160,8 @@ class Choice:
 
     surrogate: TfidfSurrogate | None
     warning: str | None = None
+    is_makeshift: bool = False
+    """The operator's own is unsound."""
 
 
 def load_surrogate(policy: SurrogatePolicy, base: Path = Path()) -> Choice:
@@ -159,8 +180,7 @@ def load_surrogate(policy: SurrogatePolicy, base: Path = Path()) -> Choice:
         if own is not None:
             return Choice(_loaded(own, digest(own)))
     except (ArtifactInvalid, OSError) as problem:
-        warning = f"classifier.surrogate.path: {problem}; the surrogate that ships with Hermes decides"
-        return Choice(starter(), warning)
+        return Choice(starter(), f"classifier.surrogate.path: {problem}; {STARTER_DECIDES}", is_makeshift=True)
     return Choice(starter())
 
 
@@ -174,7 +194,7 @@ def starter() -> TfidfSurrogate:
 
 
 class Surrogates:
-    """The surrogate of each policy in force; requests look it up, and only `prepare` reads files."""
+    """The surrogate of each policy in force; requests look it up, and only `prepare` and `refresh` read files."""
 
     def __init__(self, base: Path = Path()) -> None:
         self._base = base
@@ -183,13 +203,34 @@ class Surrogates:
     def prepare(self, policy: SurrogatePolicy) -> str | None:
         """Loads what a policy names, anew where it has changed on disk; returns a warning for the operator.
 
+        An unsound one does not replace a sound one that was loaded before.
+
         Blocks: see `load_surrogate`.
         """
         choice = load_surrogate(policy, self._base)
+        before = self._choices.pop(policy, None)
+        if choice.is_makeshift and choice.warning and before is not None and before.surrogate is not None:
+            warning = choice.warning
+            if before.surrogate is not choice.surrogate:
+                warning = warning.replace(STARTER_DECIDES, OLD_DECIDES)
+            choice = Choice(before.surrogate, warning, is_makeshift=True)
         if len(self._choices) >= KEPT_POLICIES:
             del self._choices[next(iter(self._choices))]
         self._choices[policy] = choice
         return choice.warning
+
+    def refresh(self, policy: SurrogatePolicy) -> Change | None:
+        """Follows what has happened on disk; None: nothing that one would want to know.
+
+        Blocks: 0.1 ms, or as `prepare` where there is something new. May run in a native thread.
+        """
+        before = self._choices.get(policy)
+        warning = self.prepare(policy)
+        after = self._choices[policy].surrogate
+        was = before.surrogate if before is not None else None
+        if after is was and warning == (before.warning if before is not None else None):
+            return None
+        return Change(after.version if after is not None else None, after is not was, warning)
 
     def of(self, policy: SurrogatePolicy) -> TfidfSurrogate | None:
         """The surrogate of a policy."""
@@ -200,7 +241,18 @@ class Surrogates:
         return choice.surrogate
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What `Surrogates.refresh` has found."""
+
+    version: str | None
+    is_other: bool
+    """Another surrogate decides now."""
+
+    warning: str | None
+
+
 @lru_cache(maxsize=3)
 def _loaded(directory: Path, manifest_sha256: str) -> TfidfSurrogate:
     """The hash tells a directory from what it was before."""
-    return TfidfSurrogate(read(directory))
+    return TfidfSurrogate(read(directory), f"{directory.name}@{manifest_sha256[:8]}")

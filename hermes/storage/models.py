@@ -299,7 +299,35 @@ class WriterRow(Model):
         table_name = "usage_writers"
 
 
+class SurrogateAuditRow(Model):
+    """What the teacher said of one text that the surrogate had decided."""
+
+    id = BigAutoField()
+    created_at = TextField(index=True)
+    request_id = TextField()
+    surrogate = TextField()
+    """The version of the surrogate that decided."""
+
+    caller = TextField(null=True)
+    """The API key's id; None: anonymous."""
+
+    surrogate_tier = TextField()
+    teacher_tier = TextField()
+    confidence = DoubleField()
+    rate = DoubleField()
+    """The share of accepted traffic that was put to the teacher then, 0..1."""
+
+    text = TextField(null=True)
+    """Only where prompts are stored in full."""
+
+    class Meta:
+        database = proxy
+        table_name = "surrogate_audits"
+        indexes = ((("surrogate", "id"), False),)
+
+
 MODELS = (
     UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow,
     HourRow, NameRow, LatencyRow, MinuteRow, BackfillRow, WriterRow,
+    SurrogateAuditRow,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 from hermes.bootstrap import Hermes
 from hermes.observe.metrics import CONTENT_TYPE
 from hermes.turns import MOMENT_S
-from hermes.web import usage_api
+from hermes.web import classifier_api, usage_api
 from hermes.web.caller import operator
 
 CLOSED = ("/admin", "/circuits", "/classifier", "/metrics", "/reload")
@@ -54,6 +54,7 @@ def blueprint(hermes: Hermes, signed_in: SignedIn) -> Blueprint:
     _add_circuits(bp, hermes)
     _add_configuration(bp, hermes)
     usage_api.add_routes(bp, hermes)
+    classifier_api.add_routes(bp, hermes)
 
     @bp.get("/metrics")
     def metrics() -> Response:

@@ -76,6 +76,10 @@ class FakeSurrogate:
     def __init__(self, verdict: Verdict | None, threshold: float = 0.9) -> None:
         self.verdict = verdict
         self.threshold = threshold
+        self.version = "fake"
+
+    def threshold_of(self, tier: Tier, configured: float | None = None) -> float:
+        return self.threshold if configured is None else configured
 
     def judge(self, text: str) -> Verdict | None:
         return self.verdict

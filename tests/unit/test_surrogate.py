@@ -117,7 +117,7 @@ def test_the_threshold_and_the_cut_are_the_manifests(own: Path) -> None:
         (own / "manifest.json").write_text(json.dumps(manifest))
         fitted = TfidfSurrogate(artifact.read(own))
 
-        assert fitted.threshold == 0.77
+        assert fitted.threshold_of("simple") == fitted.threshold_of("complex") == pytest.approx(0.77)
         assert fitted.judge("sudoku solver").tier == tier
 
 
@@ -181,9 +181,9 @@ def test_a_refit_is_put_in_force_by_the_pointer_and_taken_back(own: Path, tmp_pa
         assert surrogates.prepare(chosen) is None
         fitted = surrogates.of(chosen)
         assert fitted is not None
-        thresholds.append(fitted.threshold)
+        thresholds.append(round(fitted.threshold_of("simple"), 6))
 
-    assert thresholds == [starter().threshold, 0.5, starter().threshold]
+    assert thresholds == [0.86, 0.5, 0.86]
 
 
 def test_looking_one_up_reads_nothing(own: Path) -> None:

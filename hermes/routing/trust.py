@@ -1,0 +1,98 @@
+"""Keeps what audits say of the surrogate that decides, and holds it to that: see `hermes.routing.standing`.
+
+Every worker reads the audits of all of them, so all come to the same conclusion within a few seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from hermes.routing.standing import Judged, Standing, assurance, evidence
+
+log = logging.getLogger("hermes-router.routing")
+
+
+class Audited(Protocol):
+    """One audit, as it is stored."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def surrogate_tier(self) -> str: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def agrees(self) -> bool: ...
+
+
+class Trusted(Protocol):
+    """A surrogate, as far as it matters here."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def simple_cost(self) -> float: ...
+    @property
+    def manifest(self) -> Mapping[str, Any]: ...
+    def raise_to(self, level: float | None) -> None: ...
+
+
+AuditsOf = Callable[[str, int], Sequence[Audited]]
+"""The audits of a version whose ids are above a number, the oldest first."""
+
+
+class Trust:
+    """How the surrogate in force stands."""
+
+    def __init__(self, audits_of: AuditsOf, aside: Callable[[Callable[[], None]], None] = lambda work: work()) -> None:
+        """
+        Args:
+            aside: runs what would hold up requests, in a native thread.
+        """
+        self._audits_of = audits_of
+        self._aside = aside
+        self._last = 0
+        self._of: tuple[str, float] | None = None
+        self.standing: Standing | None = None
+        """Of the surrogate that was looked at last."""
+
+    def look(self, surrogate: Trusted | None, target: float) -> None:
+        """Takes in what was audited since the last look; for a background loop.
+
+        Raises whatever reading audits raises; the surrogate then stands as it stood.
+        """
+        if surrogate is None:
+            self.standing = self._of = None
+            return
+        if self._of != (surrogate.version, target) or self.standing is None:
+            self._of, self._last = (surrogate.version, target), 0
+            self.standing = Standing(evidence(surrogate.manifest), target)
+            surrogate.raise_to(None)
+        standing, before = self.standing, self.standing.level
+        audits = self._audits_of(surrogate.version, self._last)
+        cost = surrogate.simple_cost
+
+        def take() -> None:
+            for audit in audits:
+                standing.take(Judged(assurance(audit.surrogate_tier, audit.confidence, cost), audit.agrees))
+
+        if audits:
+            self._last = audits[-1].id
+            self._aside(take)
+        if standing.level != before:
+            surrogate.raise_to(standing.level)
+            log.warning("%s", says(standing, surrogate.version))
+
+
+def says(standing: Standing, version: str) -> str:
+    """How a surrogate stands, as a sentence."""
+    counted = f"{standing.agreed} of {standing.audited} audited verdicts were the teacher's"
+    if standing.has_drifted:
+        return f"The surrogate {version} does not agree with the teacher any more ({counted}): the teacher decides"
+    if standing.level > 1:
+        return f"The surrogate {version} keeps its target at no threshold ({counted}): the teacher decides"
+    if standing.is_raised:
+        return f"The surrogate {version} fell under its target: its threshold was raised to {standing.level:.2f}"
+    return f"The surrogate {version} keeps its target: {counted}"

@@ -1,0 +1,37 @@
+"""`GET /classifier/report`: how the router decides, and how well, as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from flask import Blueprint, Response, jsonify, request
+
+from hermes.bootstrap import Hermes
+from hermes.errors import InvalidRequest
+from hermes.learning.live import REPORT_HOURS
+
+MOST_HOURS: Final = 24.0 * 366
+
+
+def add_routes(bp: Blueprint, hermes: Hermes) -> None:
+    """Adds the route to the operators' blueprint, which closes it."""
+
+    @bp.get("/classifier/report")
+    def classifier_report() -> Response:
+        return jsonify(hermes.classifier_report(hours_of(request.args.get("hours", ""))))
+
+
+def hours_of(text: str) -> float:
+    """How far back a report shall look; a week where nothing is said.
+
+    Raises:
+        InvalidRequest: it is no number of hours.
+    """
+    try:
+        hours = float(text) if text.strip() else REPORT_HOURS
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours <= MOST_HOURS:
+        raise InvalidRequest(f"hours must be a number from 0 to {MOST_HOURS:.0f}", param="hours")
+    return hours
