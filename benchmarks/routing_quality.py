@@ -28,7 +28,7 @@ from hermes.routing.reading import Reading  # noqa: E402
 from hermes.routing.router import Asked, Router  # noqa: E402
 from hermes.routing.rules import RoutingKeywords  # noqa: E402
 from hermes.routing.sessions import Sessions  # noqa: E402
-from hermes.routing.surrogate import Surrogates, starter  # noqa: E402
+from hermes.routing.surrogates import Surrogates, starter  # noqa: E402
 from hermes.state.store import MemoryStore  # noqa: E402
 from hermes.types import Principal, Tier, Verdict  # noqa: E402
 

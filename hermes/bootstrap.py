@@ -50,7 +50,7 @@ from hermes.routing.audit import Auditor
 from hermes.routing.persona import Persona
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
-from hermes.routing.surrogate import Surrogates
+from hermes.routing.surrogates import Surrogates
 from hermes.routing.teacher import Teacher
 from hermes.settings import ROOT, Settings, remarks
 from hermes.state.announcement import Announcement

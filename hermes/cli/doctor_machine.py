@@ -34,6 +34,7 @@ def examine(start: Start, environ: Mapping[str, str]) -> list[Finding]:
     if start.policy is not None:
         findings.append(_provider_keys(start))
     findings += [_database(start), _state(start), _switch(start), _spool(start), _traces(start)]
+    findings += _learning(start)
     return [*findings, *_disks(_folders(start))]
 
 
@@ -171,6 +172,17 @@ def _folders(start: Start) -> Iterator[tuple[str, Path]]:
     yield "spool", start.settings.spool_path()
     if start.settings.trace_log_enabled:
         yield "traces", Path(start.settings.trace_log_dir)
+
+
+def _learning(start: Start) -> list[Finding]:
+    """Whether what the teacher says can be learned from; nothing where there is no teacher."""
+    if start.policy is None or start.policy.routing.teacher is None:
+        return []
+    kept = start.policy.logging.store_prompts
+    if kept == "full":
+        return [Finding("learning", "ok", "the teacher's verdicts are kept with their texts")]
+    fix = "set logging.store_prompts to full, if texts may be stored, and let `surrogate fit` learn from them"
+    return [Finding("learning", "warn", f"logging.store_prompts is {kept}, so no surrogate can be fitted", fix)]
 
 
 def _disks(folders: Iterator[tuple[str, Path]]) -> list[Finding]:

@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "budgets": "hermes.cli.budgets:budgets",
     "usage": "hermes.cli.usage:usage",
     "traces": "hermes.cli.traces:traces",
+    "surrogate": "hermes.cli.surrogate:surrogate",
     "reload": "hermes.cli.reload:reload",
 }
 """Where each command is; only the one that is called is imported, since a command line must not make people wait."""

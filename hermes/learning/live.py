@@ -16,7 +16,8 @@ import gevent
 from hermes.learning.report import Live, report
 from hermes.policy import RoutingPolicy, SurrogatePolicy
 from hermes.routing.audit import Accepted
-from hermes.routing.surrogate import Surrogates, TfidfSurrogate
+from hermes.routing.surrogate import TfidfSurrogate
+from hermes.routing.surrogates import Surrogates
 from hermes.routing.trust import Trust, says
 from hermes.storage.classified import ClassifiedRepository
 from hermes.storage.labels import Audit, LabelRepository

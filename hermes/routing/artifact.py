@@ -3,6 +3,7 @@
     manifest.json    format, features, what it was made of, thresholds, and the SHA-256 of the two other files
     vocabulary.json  the terms, in the order of their weights
     weights.npz      arrays of floats, read without pickle
+    embedding.npz    only where sentence embeddings look at what the words leave open: likewise
 
 A folder may also hold many such directories, of which the text file `current` names one; so a refit is put in force,
 and taken back, by writing one line. Every file is read once, checked, and only then parsed.
@@ -30,7 +31,15 @@ from hermes.routing.features import SURFACE, fingerprint
 FORMAT: Final = "hermes-surrogate/1"
 MANIFEST: Final = "manifest.json"
 POINTER: Final = "current"
+STARTER: Final = "starter"
+"""In `current`: none of these directories, but the one that ships with Hermes."""
+
+DIMENSIONS: Final = 384
+"""Of a sentence embedding."""
+
 FILES: Final = ("vocabulary.json", "weights.npz")
+EMBEDDING: Final = "embedding.npz"
+EMBEDDING_ARRAYS: Final = ("weight", "mix")
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of a file, and of all arrays when unpacked; the starter has 2 MB."""
@@ -53,12 +62,30 @@ class ArtifactInvalid(HermesError):
 
 
 @dataclass(frozen=True, slots=True)
+class Embedding:
+    """How a second look is made: the probability's logit is `score * of_score + vector @ weight + bias`."""
+
+    model: str
+    sha256: str
+    """Of the embedding model's weights."""
+
+    weight: Floats
+    of_score: float
+    """What the score of the words counts for."""
+
+    bias: float
+    alone_from: float
+    """The assurance from which the words decide where the model is missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Artifact:
     """What a directory holds, checked."""
 
     manifest: Mapping[str, Any]
     vocabulary: Mapping[str, list[str]]
     weights: Mapping[str, Floats]
+    embedding: Embedding | None = None
 
     @property
     def slope(self) -> float:
@@ -87,7 +114,8 @@ class Artifact:
 
 
 def locate(folder: Path) -> Path | None:
-    """The directory that counts: the folder itself, or the one that its `current` names; None where there is none.
+    """The directory that counts: the folder itself, or the one that its `current` names; None where there is none, or
+    `current` names the starter.
 
     Raises:
         ArtifactInvalid: `current` names no directory beside it, or the folder holds something else.
@@ -97,6 +125,8 @@ def locate(folder: Path) -> Path | None:
     pointer = folder / POINTER
     if pointer.is_file():
         name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+        if name == STARTER:
+            return None
         if _NAME.fullmatch(name) is None or not (folder / name / MANIFEST).is_file():
             raise ArtifactInvalid(f"{pointer} names no fitted surrogate beside it")
         return folder / name
@@ -130,24 +160,30 @@ def read(directory: Path) -> Artifact:
         for kind in ("idf", "weight"):
             if weights[f"{table}_{kind}"].shape != (len(vocabulary[table]),):
                 raise ArtifactInvalid(f"weights.npz: {table}_{kind} does not fit the vocabulary")
-    return Artifact(manifest, vocabulary, weights)
+    embedding = None
+    if EMBEDDING in manifest["files"]:
+        embedding = _embedding(manifest, _verified(directory / EMBEDDING, manifest["files"][EMBEDDING]))
+    return Artifact(manifest, vocabulary, weights, embedding)
 
 
 def write(
-    directory: Path, about: Mapping[str, Any], vocabulary: Mapping[str, list[str]], weights: Mapping[str, NDArray[Any]]
+    directory: Path,
+    about: Mapping[str, Any],
+    vocabulary: Mapping[str, list[str]],
+    weights: Mapping[str, NDArray[Any]],
+    embedding: Mapping[str, NDArray[Any]] | None = None,
 ) -> None:
     """Writes a directory; `about` is what the manifest says beside format, features and files.
 
     The same values give the same bytes.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    packed = io.BytesIO()
-    arrays: dict[str, Any] = {name: weights[name] for name in ARRAYS}
-    np.savez_compressed(packed, **arrays)
     contents = {
         "vocabulary.json": json.dumps(dict(vocabulary), ensure_ascii=False, separators=(",", ":")).encode(),
-        "weights.npz": packed.getvalue(),
+        "weights.npz": _packed({name: weights[name] for name in ARRAYS}),
     }
+    if embedding is not None:
+        contents[EMBEDDING] = _packed({name: embedding[name] for name in EMBEDDING_ARRAYS})
     for name, content in contents.items():
         (directory / name).write_bytes(content)
     files = {name: {"sha256": _sha256(content), "bytes": len(content)} for name, content in contents.items()}
@@ -171,7 +207,7 @@ def _manifest(directory: Path) -> Mapping[str, Any]:
     if not isinstance(cost, int | float) or not 1 <= cost <= MOST_SIMPLE_COST:
         raise ArtifactInvalid(f"{MANIFEST}: thresholds.simple_cost is no factor")
     files = manifest.get("files")
-    if not isinstance(files, dict) or set(files) != set(FILES):
+    if not isinstance(files, dict) or set(files) - {EMBEDDING} != set(FILES):
         raise ArtifactInvalid(f"{MANIFEST}: files are not {' and '.join(FILES)}")
     return manifest
 
@@ -195,22 +231,48 @@ def _vocabulary(content: bytes) -> dict[str, list[str]]:
 
 
 def _weights(content: bytes) -> dict[str, Floats]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
-                raise ArtifactInvalid("weights.npz: larger than any surrogate")
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            weights = {name: np.asarray(arrays[name], np.float64) for name in ARRAYS}
-    except (ValueError, KeyError, OSError, TypeError, zipfile.BadZipFile) as error:
-        raise ArtifactInvalid(f"weights.npz: not the arrays of a surrogate ({type(error).__name__})") from error
+    weights = _arrays("weights.npz", content, ARRAYS)
     for name, values in weights.items():
-        if not np.isfinite(values).all():
-            raise ArtifactInvalid(f"weights.npz: {name} is not finite")
         if name.startswith("surface_") and values.shape != (len(SURFACE),):
             raise ArtifactInvalid(f"weights.npz: {name} does not fit the features")
     if weights["bias"].shape != () or not (weights["surface_scale"] > 0).all():
         raise ArtifactInvalid("weights.npz: bias or scale is none")
     return weights
+
+
+def _embedding(manifest: Mapping[str, Any], content: bytes) -> Embedding:
+    about = manifest.get("embedding")
+    texts = [about.get(name) for name in ("model", "sha256")] if isinstance(about, dict) else []
+    alone_from = about.get("alone_from") if isinstance(about, dict) else None
+    if not all(isinstance(text, str) for text in texts) or not isinstance(alone_from, int | float):
+        raise ArtifactInvalid(f"{MANIFEST}: embedding does not say what it is")
+    arrays = _arrays(EMBEDDING, content, EMBEDDING_ARRAYS)
+    if arrays["weight"].shape != (DIMENSIONS,) or arrays["mix"].shape != (2,):
+        raise ArtifactInvalid(f"{EMBEDDING}: the arrays do not fit the model")
+    model, sha256 = map(str, texts)
+    of_score, bias = map(float, arrays["mix"])
+    return Embedding(model, sha256, arrays["weight"], of_score, bias, float(alone_from))
+
+
+def _arrays(file: str, content: bytes, names: tuple[str, ...]) -> dict[str, Floats]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
+                raise ArtifactInvalid(f"{file}: larger than any surrogate")
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            found = {name: np.asarray(arrays[name], np.float64) for name in names}
+    except (ValueError, KeyError, OSError, TypeError, zipfile.BadZipFile) as error:
+        raise ArtifactInvalid(f"{file}: not the arrays of a surrogate ({type(error).__name__})") from error
+    for name, values in found.items():
+        if not np.isfinite(values).all():
+            raise ArtifactInvalid(f"{file}: {name} is not finite")
+    return found
+
+
+def _packed(arrays: dict[str, Any]) -> bytes:
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays)
+    return packed.getvalue()
 
 
 def _json(content: bytes, name: str) -> dict[str, Any]:

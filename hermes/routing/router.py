@@ -43,6 +43,9 @@ class Surrogate(Protocol):
     def judge(self, text: str) -> Verdict | None:
         """Its verdict with a confidence; None where no model is loaded."""
 
+    def reconsider(self, text: str) -> Verdict | None:
+        """A second, slower look at what it is not sure of; None where there is none."""
+
 
 SurrogateOf = Callable[[SurrogatePolicy], Surrogate | None]
 """Finds the surrogate of a policy, at once; a request in flight keeps to its own policy's."""
@@ -154,7 +157,7 @@ class Router:
         Raises:
             InvalidRequest: `X-Hermes-Tier` names no tier.
 
-        Blocks: 0.1 ms, or until the teacher has replied.
+        Blocks: 0.1 ms, or until embeddings have had a look (5 ms), or until the teacher has replied.
         """
         key = session_key(asked.principal, asked.named_session, first_user_text(asked.messages))
         strikes = self._sessions.strikes(key)
@@ -233,7 +236,13 @@ class Router:
         guess = surrogate.judge(text) if surrogate is not None else None
         if surrogate is None or guess is None or guess.confidence is None:
             return guess, False
-        return guess, guess.confidence >= surrogate.threshold_of(guess.tier, policy.confidence_threshold)
+        threshold = surrogate.threshold_of(guess.tier, policy.confidence_threshold)
+        if guess.confidence >= threshold or threshold > 1:  # above 1 it has stepped back: another look decides nothing
+            return guess, guess.confidence >= threshold
+        second = surrogate.reconsider(text)
+        if second is None or second.confidence is None:
+            return guess, False
+        return second, second.confidence >= surrogate.threshold_of(second.tier, policy.confidence_threshold)
 
     def _audit(self, auditor: Audits, turn: _Turn, guess: Verdict) -> None:
         """Has an accepted verdict compared with the teacher's, where that may see the text."""

@@ -77,10 +77,14 @@ def threshold(tier: str, level: float, simple_cost: float) -> float:
     return level if tier == "complex" or simple_cost == 1 else 1 - (1 - level) / simple_cost
 
 
-def evidence(manifest: Mapping[str, Any]) -> tuple[Point, ...]:
-    """What a surrogate was certified with, the lowest level first; for one that was fitted elsewhere, a little."""
-    level = float(manifest["thresholds"]["accept"])
-    points = manifest.get("certificate", {}).get("points")
+def evidence(manifest: Mapping[str, Any], level: float, name: str = "points") -> tuple[Point, ...]:
+    """What a surrogate was certified with, the lowest level first; for one that was fitted elsewhere, a little.
+
+    Args:
+        level: from which it decides.
+        name: which of the certificate's lists counts.
+    """
+    points = manifest.get("certificate", {}).get(name)
     if points:
         return tuple(Point(*map(float, point)) for point in points)
     right = float(manifest.get("cross_validation", {}).get("accepted_right", 0.0))

@@ -9,36 +9,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from math import exp, sqrt
 from operator import mul
-from pathlib import Path
 from sys import intern
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hermes.policy import SurrogatePolicy
 from hermes.routing import standing
-from hermes.routing.artifact import Artifact, ArtifactInvalid, digest, locate, read
+from hermes.routing.artifact import Artifact
 from hermes.routing.features import clip, pieces, prepare, surface, words
 from hermes.types import TIERS, Tier, Verdict
-
-STARTER = Path(__file__).resolve().parent / "starter"
-"""What ships: fitted by `python -m hermes.learning.fit_starter`."""
-
-STARTER_DECIDES = "the surrogate that ships with Hermes decides"
-OLD_DECIDES = "the one that was loaded before goes on"
 
 CACHED_WORDS = 8192
 CACHED_CHARS = 24
 """The pieces of so many words are kept, about 2 MB; a longer word is none that comes again."""
-
-KEPT_POLICIES = 4
-"""Requests in flight may still want the surrogate of the policies before this one."""
 
 NUMBER = np.dtype(np.intp).char
 """A term's number, as bytes: joining the bytes of many words is quicker than joining arrays."""
@@ -54,12 +41,13 @@ class TfidfSurrogate:
         """Its directory's name, and the beginning of its manifest's SHA-256."""
 
         self._complex_from = artifact.complex_from
-        self._thresholds = {
-            tier: standing.threshold(tier, artifact.accept_from, artifact.simple_cost) for tier in TIERS
-        }
+        level = artifact.accept_from if artifact.embedding is None else artifact.embedding.alone_from
+        self._accept(artifact, level, "points" if artifact.embedding is None else "alone")
+        self.note: str | None = None
+        """What the operator should know of it."""
+
         self._raised: dict[Tier, float] = dict.fromkeys(TIERS, 0.0)
         self._slope, self._offset = artifact.slope, artifact.offset
-        self.simple_cost = artifact.simple_cost
         terms = artifact.vocabulary["words"]
         self._words = {term: number for number, term in enumerate(terms) if " " not in term}
         self._pairs = {tuple(map(intern, term.split(" "))): number for number, term in enumerate(terms) if " " in term}
@@ -74,6 +62,12 @@ class TfidfSurrogate:
         self._bias = float(weights["bias"] - scaled @ weights["surface_mean"])
         self.manifest: Mapping[str, Any] = artifact.manifest
         """What it was made of, for reports."""
+
+    def _accept(self, artifact: Artifact, level: float, points: str) -> None:
+        cost = self.simple_cost = artifact.simple_cost
+        self._thresholds: dict[Tier, float] = {tier: standing.threshold(tier, level, cost) for tier in TIERS}
+        self.evidence = standing.evidence(artifact.manifest, level, points)
+        """What it is certified with."""
 
     def threshold_of(self, tier: Tier, configured: float | None = None) -> float:
         """The confidence from which a verdict of a tier decides: the operator's, else its own; but never less than
@@ -92,15 +86,24 @@ class TfidfSurrogate:
 
         Blocks: 0.1 ms for a usual prompt, 1 ms at most.
         """
-        p_complex = self.probability(text)
+        return self.verdict(self.probability(text))
+
+    def reconsider(self, text: str) -> Verdict | None:
+        """A second look at a text that `judge` is not sure of; None: there is none to be had.
+
+        Blocks: not at all here; see `EmbeddingSurrogate`.
+        """
+        return None
+
+    def verdict(self, p_complex: float) -> Verdict:
+        """What a probability means."""
         tier: Tier = "complex" if p_complex >= self._complex_from else "simple"
         confidence = p_complex if tier == "complex" else 1 - p_complex
         return Verdict(tier, round(confidence, 4), f"{tier} {confidence:.2f}")
 
     def probability(self, text: str) -> float:
         """That the text is complex, 0..1."""
-        at = self._slope * self.score(text) + self._offset
-        return 1 / (1 + exp(-at)) if at >= 0 else exp(at) / (1 + exp(at))
+        return sigmoid(self._slope * self.score(text) + self._offset)
 
     def score(self, text: str) -> float:
         """What the regression says, before it is made a probability: above 0 leans to complex."""
@@ -154,105 +157,6 @@ class TfidfSurrogate:
         return total
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The surrogate for a policy, and what the operator should know of it."""
-
-    surrogate: TfidfSurrogate | None
-    warning: str | None = None
-    is_makeshift: bool = False
-    """The operator's own is unsound."""
-
-
-def load_surrogate(policy: SurrogatePolicy, base: Path = Path()) -> Choice:
-    """The operator's own surrogate where there is a sound one at `path`, else the starter; none where it is off.
-
-    A relative path begins at `base`. An unsound one is a warning, never an error. What has been loaded before is not
-    loaded again, unless its manifest has changed.
-
-    Blocks: 0.1 s the first time, for a directory; then as long as reading the manifest. It takes no lock and writes no
-    log line, so it may run in a native thread.
-    """
-    if not policy.enabled:
-        return Choice(None)
-    try:
-        own = locate(base / Path(policy.path).expanduser()) if policy.path else None
-        if own is not None:
-            return Choice(_loaded(own, digest(own)))
-    except (ArtifactInvalid, OSError) as problem:
-        return Choice(starter(), f"classifier.surrogate.path: {problem}; {STARTER_DECIDES}", is_makeshift=True)
-    return Choice(starter())
-
-
-def starter() -> TfidfSurrogate:
-    """The surrogate that ships with Hermes.
-
-    Raises:
-        ArtifactInvalid: the installation is damaged.
-    """
-    return _loaded(STARTER, digest(STARTER))
-
-
-class Surrogates:
-    """The surrogate of each policy in force; requests look it up, and only `prepare` and `refresh` read files."""
-
-    def __init__(self, base: Path = Path()) -> None:
-        self._base = base
-        self._choices: dict[SurrogatePolicy, Choice] = {}
-
-    def prepare(self, policy: SurrogatePolicy) -> str | None:
-        """Loads what a policy names, anew where it has changed on disk; returns a warning for the operator.
-
-        An unsound one does not replace a sound one that was loaded before.
-
-        Blocks: see `load_surrogate`.
-        """
-        choice = load_surrogate(policy, self._base)
-        before = self._choices.pop(policy, None)
-        if choice.is_makeshift and choice.warning and before is not None and before.surrogate is not None:
-            warning = choice.warning
-            if before.surrogate is not choice.surrogate:
-                warning = warning.replace(STARTER_DECIDES, OLD_DECIDES)
-            choice = Choice(before.surrogate, warning, is_makeshift=True)
-        if len(self._choices) >= KEPT_POLICIES:
-            del self._choices[next(iter(self._choices))]
-        self._choices[policy] = choice
-        return choice.warning
-
-    def refresh(self, policy: SurrogatePolicy) -> Change | None:
-        """Follows what has happened on disk; None: nothing that one would want to know.
-
-        Blocks: 0.1 ms, or as `prepare` where there is something new. May run in a native thread.
-        """
-        before = self._choices.get(policy)
-        warning = self.prepare(policy)
-        after = self._choices[policy].surrogate
-        was = before.surrogate if before is not None else None
-        if after is was and warning == (before.warning if before is not None else None):
-            return None
-        return Change(after.version if after is not None else None, after is not was, warning)
-
-    def of(self, policy: SurrogatePolicy) -> TfidfSurrogate | None:
-        """The surrogate of a policy."""
-        choice = self._choices.get(policy)
-        if choice is None:
-            self.prepare(policy)
-            choice = self._choices[policy]
-        return choice.surrogate
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What `Surrogates.refresh` has found."""
-
-    version: str | None
-    is_other: bool
-    """Another surrogate decides now."""
-
-    warning: str | None
-
-
-@lru_cache(maxsize=3)
-def _loaded(directory: Path, manifest_sha256: str) -> TfidfSurrogate:
-    """The hash tells a directory from what it was before."""
-    return TfidfSurrogate(read(directory), f"{directory.name}@{manifest_sha256[:8]}")
+def sigmoid(logit: float) -> float:
+    """A probability, however large the logit is."""
+    return 1 / (1 + exp(-logit)) if logit >= 0 else exp(logit) / (1 + exp(logit))

@@ -6,10 +6,10 @@ Every worker reads the audits of all of them, so all come to the same conclusion
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from hermes.routing.standing import Judged, Standing, assurance, evidence
+from hermes.routing.standing import Judged, Point, Standing, assurance
 
 log = logging.getLogger("hermes-router.routing")
 
@@ -35,7 +35,7 @@ class Trusted(Protocol):
     @property
     def simple_cost(self) -> float: ...
     @property
-    def manifest(self) -> Mapping[str, Any]: ...
+    def evidence(self) -> Sequence[Point]: ...
     def raise_to(self, level: float | None) -> None: ...
 
 
@@ -68,7 +68,7 @@ class Trust:
             return
         if self._of != (surrogate.version, target) or self.standing is None:
             self._of, self._last = (surrogate.version, target), 0
-            self.standing = Standing(evidence(surrogate.manifest), target)
+            self.standing = Standing(surrogate.evidence, target)
             surrogate.raise_to(None)
         standing, before = self.standing, self.standing.level
         audits = self._audits_of(surrogate.version, self._last)

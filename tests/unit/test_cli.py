@@ -78,7 +78,9 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"\n  {name} " in shown for name in COMMANDS)
 
 
-@pytest.mark.parametrize("group", [[], ["config"], ["keys"], ["pins"], ["budgets"], ["usage"], ["traces"]], ids=str)
+@pytest.mark.parametrize(
+    "group", [[], ["config"], ["keys"], ["pins"], ["budgets"], ["usage"], ["traces"], ["surrogate"]], ids=str
+)
 def test_no_command_s_meaning_is_cut_on_a_terminal_of_eighty_columns(
     group: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -552,3 +552,22 @@ def test_the_exit_code_says_whether_something_failed(
 def test_a_timeout_that_is_none_is_wrong_words(timeout: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--offline", "--timeout", timeout]) == 2
     assert "--timeout" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kept", "level"), [pytest.param("full", "ok"), pytest.param("preview", "warn"), pytest.param("none", "warn")]
+)
+def test_a_teacher_whose_texts_are_not_kept_teaches_nothing(folder: Path, kept: str, level: str) -> None:
+    endpoint = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": ""}
+    configure(folder, endpoint, classifier=endpoint, logging={"store_prompts": kept})
+
+    learning = found("learning", offline=True)
+
+    assert [finding.level for finding in learning] == [level]
+    assert (kept in learning[0].message) == (level == "warn")
+
+
+def test_without_a_teacher_there_is_nothing_to_learn(folder: Path) -> None:
+    configure(folder, {"model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": ""})
+
+    assert found("learning", offline=True) == []

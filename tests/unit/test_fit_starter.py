@@ -18,7 +18,8 @@ from hermes.learning import fit_starter, rows, thresholds
 from hermes.learning.templates import LICENSE, SOURCE, Prompt, TemplateInvalid, generate, parse
 from hermes.learning.tfidf import Shape, TfidfClassifier
 from hermes.routing import artifact
-from hermes.routing.surrogate import STARTER, TfidfSurrogate
+from hermes.routing.surrogate import TfidfSurrogate
+from hermes.routing.surrogates import STARTER
 from hermes.settings import ROOT
 
 DATA = ROOT / "hermes" / "learning" / "data" / "starter.jsonl.gz"

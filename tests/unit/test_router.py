@@ -77,12 +77,16 @@ class FakeSurrogate:
         self.verdict = verdict
         self.threshold = threshold
         self.version = "fake"
+        self.second: Verdict | None = None
 
     def threshold_of(self, tier: Tier, configured: float | None = None) -> float:
         return self.threshold if configured is None else configured
 
     def judge(self, text: str) -> Verdict | None:
         return self.verdict
+
+    def reconsider(self, text: str) -> Verdict | None:
+        return self.second
 
 
 class Routing:

@@ -102,10 +102,10 @@ def test_nothing_is_a_level_that_no_verdict_reaches() -> None:
 def test_what_was_cross_validated_elsewhere_counts_a_little() -> None:
     manifest = {"thresholds": {"accept": 0.86}, "cross_validation": {"accepted_right": 0.98}}
 
-    assert evidence(manifest) == (Point(0.86, 200, 196),)
+    assert evidence(manifest, 0.86) == (Point(0.86, 200, 196),)
 
 
 def test_a_certificate_is_the_evidence() -> None:
     manifest = {"thresholds": {"accept": 0.8}, "certificate": {"points": [[0.8, 60, 60], [0.9, 40, 40]]}}
 
-    assert evidence(manifest) == (Point(0.8, 60, 60), Point(0.9, 40, 40))
+    assert evidence(manifest, 0.8) == (Point(0.8, 60, 60), Point(0.9, 40, 40))

@@ -19,14 +19,8 @@ from hermes.learning.tfidf import surfaces
 from hermes.policy import SurrogatePolicy
 from hermes.routing import artifact
 from hermes.routing.features import WORD_PATTERN, clip, prepare
-from hermes.routing.surrogate import (
-    CACHED_WORDS,
-    STARTER,
-    Surrogates,
-    TfidfSurrogate,
-    load_surrogate,
-    starter,
-)
+from hermes.routing.surrogate import CACHED_WORDS, TfidfSurrogate
+from hermes.routing.surrogates import STARTER, Surrogates, load_surrogate, starter
 from hermes.settings import ROOT
 
 PROMPTS = [
@@ -212,7 +206,7 @@ def test_the_surrogates_of_long_gone_policies_are_forgotten(own: Path) -> None:
 
 def test_serving_does_not_import_scikit_learn() -> None:
     code = (
-        "import sys; from hermes.routing.surrogate import starter; starter().judge('hello');"
+        "import sys; from hermes.routing.surrogates import starter; starter().judge('hello');"
         "sys.exit(any(name.split('.')[0] in ('sklearn', 'scipy', 'joblib', 'pandas') for name in sys.modules))"
     )
 
