@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "usage": "hermes.cli.usage:usage",
     "traces": "hermes.cli.traces:traces",
     "surrogate": "hermes.cli.surrogate:surrogate",
+    "replay": "hermes.cli.replay:replay",
     "reload": "hermes.cli.reload:reload",
 }
 """Where each command is; only the one that is called is imported, since a command line must not make people wait."""

@@ -193,7 +193,7 @@ def _fitted(place: Place, options: dict[str, Any]) -> Done:
         jobs=options["jobs"],
     )
     try:
-        with _progress() as track:
+        with progress() as track:
             return run(place, wanted, track, options["source"])
     except HermesError as refused:
         if options["as_json"]:
@@ -202,7 +202,8 @@ def _fitted(place: Place, options: dict[str, Any]) -> Done:
 
 
 @contextmanager
-def _progress() -> Iterator[Any]:
+def progress() -> Iterator[Any]:
+    """A bar for each long piece of work, where there is a terminal to show it on."""
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         yield lambda steps, total, description: progress.track(steps, total=total, description=description)

@@ -87,7 +87,8 @@ class Learning:
         now = self._clock()
         if version != self._version or now - self._looked_at >= AUDITS_EVERY_S:
             self._version, self._looked_at = version, now
-            self._trust.look(surrogate, policy.target)
+            if sentence := self._trust.look(surrogate, policy.target):
+                log.warning("%s", sentence)
 
     def report(self, routing: RoutingPolicy, hours: float) -> dict[str, Any]:
         """The classifier's report of the last hours."""

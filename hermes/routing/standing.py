@@ -27,6 +27,9 @@ from hermes.routing.bounds import lower_bound
 LEAST_AUDITS: Final = 30
 """Before so many audits of a level nothing is concluded from its bound."""
 
+LEAST_TO_STEP_BACK: Final = 10
+"""Two disagreements at once would convince a statistician, but no operator."""
+
 ALARM: Final = 20.0
 """The bet's money at which a surrogate steps back: 1 / 0.05."""
 
@@ -131,7 +134,7 @@ class Standing:
         self.audited += 1
         self.agreed += judged.agrees
         self._bet(judged.agrees)
-        if sum(self._money) >= ALARM:
+        if sum(self._money) >= ALARM and self.audited >= LEAST_TO_STEP_BACK:
             self.has_drifted = True
         elif not judged.agrees:
             self._raise()

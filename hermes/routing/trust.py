@@ -5,13 +5,10 @@ Every worker reads the audits of all of them, so all come to the same conclusion
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hermes.routing.standing import Judged, Point, Standing, assurance
-
-log = logging.getLogger("hermes-router.routing")
 
 
 class Audited(Protocol):
@@ -58,14 +55,14 @@ class Trust:
         self.standing: Standing | None = None
         """Of the surrogate that was looked at last."""
 
-    def look(self, surrogate: Trusted | None, target: float) -> None:
-        """Takes in what was audited since the last look; for a background loop.
+    def look(self, surrogate: Trusted | None, target: float) -> str | None:
+        """Takes in what was audited since the last look, and gives a sentence where that has changed something.
 
         Raises whatever reading audits raises; the surrogate then stands as it stood.
         """
         if surrogate is None:
             self.standing = self._of = None
-            return
+            return None
         if self._of != (surrogate.version, target) or self.standing is None:
             self._of, self._last = (surrogate.version, target), 0
             self.standing = Standing(surrogate.evidence, target)
@@ -81,9 +78,10 @@ class Trust:
         if audits:
             self._last = audits[-1].id
             self._aside(take)
-        if standing.level != before:
-            surrogate.raise_to(standing.level)
-            log.warning("%s", says(standing, surrogate.version))
+        if standing.level == before:
+            return None
+        surrogate.raise_to(standing.level)
+        return says(standing, surrogate.version)
 
 
 def says(standing: Standing, version: str) -> str:
