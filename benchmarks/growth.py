@@ -198,16 +198,16 @@ def main() -> int:
 
 def judged(run: Run, grown: Point) -> bool:
     """Prints what was shown, and whether it was."""
-    learned = [point for point in run.points if point.state == "stepped_back"][:1] or run.points[:1]
+    cold = max((point for point in run.points if point.model.startswith("starter")), key=lambda one: one.teacher_calls)
     checks = (
         (run.lost == 0, f"requests lost, also while refitting: {run.lost}"),
         (
             not grown.model.startswith("starter") and grown.coverage >= 0.5,
-            f"coverage by a surrogate of its own: {grown.coverage:.0%} (before: {learned[0].coverage:.0%})",
+            f"coverage by a surrogate of its own: {grown.coverage:.0%} (before: {cold.coverage:.0%})",
         ),
         (
-            grown.teacher_calls < learned[0].teacher_calls,
-            f"teacher calls for {WINDOW} prompts: {learned[0].teacher_calls}, then {grown.teacher_calls} with audits",
+            grown.teacher_calls < cold.teacher_calls,
+            f"teacher calls for {WINDOW} prompts: {cold.teacher_calls}, then {grown.teacher_calls} with audits",
         ),
         (
             run.points[-1].state == "stepped_back",
@@ -241,6 +241,7 @@ def config(port: int) -> dict[str, Any]:
             "model": "teacher",
             "base_url": url,
             "api_key_env": "",
+            "system_prompt": "simple or complex?\n{message}",
             "surrogate": {"audit_rate": AUDIT_RATE},
         },
         "models": {"simple": tier("small", 1), "complex": tier("large", 20)},

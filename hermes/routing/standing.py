@@ -151,6 +151,8 @@ class Standing:
             if lower_bound(point.right + self.agreed, point.texts + self.audited) >= self._target:
                 return
             self._at += 1
+            if self._at == len(self._points):  # what was counted last is why nothing is accepted any more
+                return
             self._money = [1.0 / len(SHORTFALLS)] * len(SHORTFALLS)
             reached = [one for one in self._judged if one.assurance >= self.level]
             self.audited, self.agreed = len(reached), sum(one.agrees for one in reached)

@@ -44,6 +44,7 @@ def test_where_no_level_keeps_the_target_nothing_is_accepted() -> None:
 
     assert standing.level == NOTHING
     assert standing.is_raised
+    assert 0 < standing.agreed < standing.audited
 
 
 def test_old_evidence_does_not_hide_that_traffic_has_drifted() -> None:
@@ -65,13 +66,13 @@ def test_a_surrogate_that_keeps_its_target_is_seldom_taken_for_drifted() -> None
     """The bet is wrong in one life of twenty at most, even at the target exactly and however long one looks."""
     chance = random.Random(5)
     alarms = 0
-    for _ in range(200):
-        standing = Standing([Point(0.8, 10**9, 10**9)], 0.95)
-        for _ in range(1000):
+    for _ in range(100):
+        standing = Standing([Point(0.8, 10**5, 10**5)], 0.95)
+        for _ in range(400):
             standing.take(Judged(0.9, chance.random() < 0.95))
         alarms += standing.has_drifted
 
-    assert alarms <= 14
+    assert alarms <= 8
 
 
 def test_a_few_early_disagreements_conclude_nothing() -> None:
