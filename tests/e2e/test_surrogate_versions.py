@@ -115,7 +115,8 @@ def traces(world: World, number: int) -> None:
     rows: list[dict[str, Any]] = []
     for at in range(number):
         is_hard = at % 3 == 0
-        text = f"{'reconcile the ledger of' if is_hard else 'opening hours of'} {'abcdefghij'[at % 10] * (at % 23 + 1)} {at // 10}"
+        task = "reconcile the ledger of" if is_hard else "opening hours of"
+        text = f"{task} {'abcdefghij'[at % 10] * (at % 23 + 1)} {at // 10}"
         tier = "complex" if is_hard else "simple"
         moment = f"2026-05-10T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z"
         rows.append({"ts": moment, "event": "classify", "source": "teacher", "classifier_result": tier,
@@ -153,4 +154,4 @@ def test_the_second_look_works_in_a_server_and_holds_up_no_stream(taught: World)
     assert {answer.status for answer in answers} == {200}
     decisions = {answer.headers["x-hermes-decision"].partition(";")[0] for answer in answers}
     assert decisions <= {"surrogate", "teacher"}
-    assert "Traceback" not in taught.gateway.logs()
+    assert "by words alone" not in taught.gateway.logs()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from hermes.routing.surrogates import STARTER
 from tests.redis_server import RedisServer
 
 from . import replies
@@ -354,3 +357,19 @@ def test_a_server_starts_and_answers_without_redis(tmp_path: Path) -> None:
             assert world.gateway.chat().status == 200
         finally:
             world.close()
+
+
+def test_a_surrogate_that_is_put_in_force_decides_in_every_worker(pair: Pair) -> None:
+    teacher = {"model": "teacher-model", "base_url": pair.world.teacher.base_url, "api_key_env": ""}
+    surrogate = {"audit_rate": 0, "confidence_threshold": None}
+    assert pair.gateway.reload(pair.config(classifier={**teacher, "surrogate": surrogate})).status == 200
+    folder = pair.gateway.folder / "data" / "surrogate"
+    shutil.copytree(STARTER, folder / "20260510T000000Z-aaaaaa")
+    manifest = json.loads((folder / "20260510T000000Z-aaaaaa" / "manifest.json").read_text())
+    manifest["thresholds"]["accept"] = 0.0
+    (folder / "20260510T000000Z-aaaaaa" / "manifest.json").write_text(json.dumps(manifest))
+
+    (folder / "current").write_text("20260510T000000Z-aaaaaa")
+
+    eventually(lambda: decisions(pair.by_both(pair.ask_anew)), lambda found: found == {"surrogate"}, 10)
+    assert pair.gateway.reload(pair.config()).status == 200
