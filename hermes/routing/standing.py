@@ -39,6 +39,7 @@ SHORTFALLS: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 NOTHING: Final = 2.0
 """A level that no assurance reaches."""
 
+LOWEST_TARGET: Final = 0.01
 HIGHEST_TARGET: Final = 0.999
 """Nobody can be shown to agree always."""
 
@@ -106,7 +107,7 @@ class Standing:
         """The bet was won."""
 
         self._points = list(points)
-        self._target = min(target, HIGHEST_TARGET)
+        self._target = min(max(target, LOWEST_TARGET), HIGHEST_TARGET)
         self._at = 0
         self._judged: list[Judged] = []
         self._money = [1.0 / len(SHORTFALLS)] * len(SHORTFALLS)

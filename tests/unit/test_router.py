@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hermes.errors import InvalidRequest
-from hermes.policy import GatewayPolicy, Policy, RoutingPolicy, SurrogatePolicy, TeacherPolicy
+from hermes.policy import GatewayPolicy, LoggingPolicy, Policy, RoutingPolicy, SurrogatePolicy, TeacherPolicy
+from hermes.routing.audit import Accepted
 from hermes.routing.router import Asked, Router
 from hermes.routing.sessions import Sessions, session_key
 from hermes.routing.teacher import TeacherUnavailable
@@ -522,6 +523,99 @@ def test_an_unsure_surrogate_leaves_it_to_the_teacher() -> None:
     decision = routing.decide("tell me")
 
     assert (decision.tier, decision.source, decision.confidence) == ("simple", "teacher", None)
+
+
+@pytest.mark.parametrize(
+    ("second", "source", "confidence"),
+    [
+        pytest.param(Verdict("complex", 0.95), "surrogate", 0.95, id="sure"),
+        pytest.param(Verdict("complex", 0.7), "teacher", None, id="not sure either"),
+        pytest.param(None, "teacher", None, id="not in time"),
+    ],
+)
+def test_a_second_look_decides_where_it_is_sure(second: Verdict | None, source: str, confidence: float | None) -> None:
+    surrogate = FakeSurrogate(Verdict("simple", 0.6))
+    surrogate.second = second
+    routing = Routing(surrogate)
+
+    decision = routing.decide("tell me")
+
+    assert (decision.source, decision.confidence) == (source, confidence)
+
+
+def test_a_second_looks_guess_decides_where_the_teacher_fails() -> None:
+    surrogate = FakeSurrogate(Verdict("simple", 0.6))
+    surrogate.second = Verdict("complex", 0.7)
+    routing = Routing(surrogate)
+    routing.teacher.answer = TeacherUnavailable("down")
+
+    assert routing.decide("tell me").tier == "complex"
+
+
+def test_a_surrogate_that_has_stepped_back_looks_once_and_decides_nothing() -> None:
+    surrogate = FakeSurrogate(Verdict("simple", 1.0), threshold=2.0)
+    surrogate.second = Verdict("complex", 3.0)
+    routing = Routing(surrogate)
+
+    assert routing.decide("tell me").source == "teacher"
+
+
+# -- audits
+
+
+class FakeAuditor:
+    """Samples everything, and remembers it."""
+
+    def __init__(self) -> None:
+        self.audited: list[Accepted] = []
+
+    def samples(self, rate: float) -> bool:
+        return rate > 0
+
+    def audit(self, policy: TeacherPolicy, accepted: Accepted) -> None:
+        self.audited.append(accepted)
+
+
+def audited(policy: Policy, surrogate: FakeSurrogate, **asked: Any) -> list[Accepted]:
+    auditor = FakeAuditor()
+    clock = Clock()
+    store = MemoryStore(clock)
+    router = Router(
+        Sessions(store, clock), FakeTeacher(clock), lambda _: surrogate, lambda *_: None, clock, auditor=auditor
+    )
+    messages = [{"role": "user", "content": "tell me"}]
+    router.decide(policy, Asked(**{"principal": ALICE, "messages": messages, "preview": "tell me", **asked}))
+    return auditor.audited
+
+
+SURE = FakeSurrogate(Verdict("simple", 0.99))
+
+
+def test_what_the_surrogate_decides_is_audited_with_what_it_said() -> None:
+    (accepted,) = audited(POLICY, SURE)
+
+    assert (accepted.surrogate, accepted.verdict, accepted.text) == ("fake", Verdict("simple", 0.99), "tell me")
+    assert (accepted.caller, accepted.rate) == (ALICE.key_id, POLICY.routing.surrogate.audit_rate)
+
+
+@pytest.mark.parametrize(("kept", "text"), [("full", "tell me"), ("preview", None), ("none", None)])
+def test_an_audit_keeps_a_text_only_where_texts_are_kept_in_full(kept: str, text: str | None) -> None:
+    (accepted,) = audited(replace(POLICY, logging=LoggingPolicy(kept)), SURE)
+
+    assert accepted.kept_text == text
+
+
+@pytest.mark.parametrize(
+    ("policy", "surrogate", "asked"),
+    [
+        pytest.param(POLICY, FakeSurrogate(Verdict("simple", 0.6)), {}, id="the teacher was asked anyway"),
+        pytest.param(POLICY, SURE, {"may_ask_teacher": False}, id="the teacher may not see it"),
+        pytest.param(with_routing(teacher=None), SURE, {}, id="no teacher"),
+        pytest.param(with_routing(surrogate=SurrogatePolicy(audit_rate=0)), SURE, {}, id="switched off"),
+    ],
+)
+def test_nothing_else_is_audited(policy: Policy, surrogate: FakeSurrogate, asked: dict[str, Any]) -> None:
+    assert audited(policy, surrogate, **asked) == []
 
 
 def test_a_switched_off_surrogate_is_not_asked() -> None:

@@ -110,3 +110,10 @@ def test_a_certificate_is_the_evidence() -> None:
     manifest = {"thresholds": {"accept": 0.8}, "certificate": {"points": [[0.8, 60, 60], [0.9, 40, 40]]}}
 
     assert evidence(manifest, 0.8) == (Point(0.8, 60, 60), Point(0.9, 40, 40))
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0])
+def test_any_target_that_can_be_configured_can_be_watched(target: float) -> None:
+    standing = standing_after([(0.9, number % 2 == 0) for number in range(100)], target=target)
+
+    assert standing.is_raised == (target == 1.0)
