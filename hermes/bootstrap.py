@@ -35,8 +35,8 @@ from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
 from hermes.errors import BooksUnreadable, ConfigurationInvalid, DatabaseUnavailable, NotFound
 from hermes.gateway import Call, Gateway
-from hermes.metadata import name_of
 from hermes.learning.live import REPORT_HOURS, Learning
+from hermes.metadata import name_of
 from hermes.observe import logs
 from hermes.observe.events import Events
 from hermes.observe.metrics import Metrics
@@ -385,7 +385,6 @@ def build(settings: Settings) -> Hermes:
     policies = PolicyBox(persona.applied(policy))
     editor = DirectoryEditor(directory, digest, lambda: policies.current().gateway.roles, live.refresh)
     trail = Trail(directory.note)
-    operations = Operations(policies.current, breakers, sessions, trail.note)
     for follow in (
         lambda new: redactor.learn(new.secrets | own_secrets),
         router.prepare,
@@ -425,7 +424,7 @@ def build(settings: Settings) -> Hermes:
         breakers=breakers,
         changes=circuit_changes,
         keyring=keyring,
-        operations=operations,
+        operations=Operations(policies.current, breakers, sessions, trail.note),
         digest=digest,
         hangups=HangupWatch(),
         metrics=metrics,
