@@ -17,11 +17,13 @@
   ['pointerdown', 'pointermove', 'keydown', 'wheel', 'touchstart'].forEach(name =>
     addEventListener(name, () => { touchedAt = now(); }, { passive: true }));
 
-  // A region waits while somebody types, chooses or selects in it, or has changed a field and not sent it.
+  // A region waits while somebody types, chooses or selects in it, has changed a field and not sent it, or is told what
+  // is wrong with a form.
+  const asGiven = field => (field.matches('select') ? ($$('option', field).find(one => one.defaultSelected) ?? field.options[0])?.value : field.defaultValue);
   const isBusy = region => {
     const active = document.activeElement;
     if (region.contains(active) && active.matches(TYPED)) return true;
-    if ($$(TYPED, region).some(field => field.value !== (field.defaultValue ?? field.value))) return true;
+    if ($$(TYPED, region).some(field => field.value !== asGiven(field)) || $('form [role=alert]', region)) return true;
     const selection = getSelection();
     return !!selection && !selection.isCollapsed && region.contains(selection.anchorNode);
   };

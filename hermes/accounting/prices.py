@@ -125,6 +125,18 @@ class PriceBook:
             return cost_nanousd(price, usage)
         return price.cost_nanousd(usage, self._clock())
 
+    def cost_of_all_nanousd(self, endpoint: Endpoint, total: Usage, answers: int) -> int | None:
+        """What the tokens of several answers together cost at this endpoint, or None where its price is unknown.
+
+        A price that depends on the answer is asked for an average one.
+        """
+        if answers < 1 or isinstance(self.price(endpoint), Price):
+            return self.cost_nanousd(endpoint, total)
+        names = ("prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
+        average = Usage(**{name: getattr(total, name) // answers for name in names})
+        cost = self.cost_nanousd(endpoint, average)
+        return None if cost is None else cost * answers
+
 
 def _listed_price(model: str, base_url: str, now: datetime) -> Price | Tariff | None:
     # Loading the list takes 200 ms and brings an HTTP client along; who prices every endpoint needs none of it.

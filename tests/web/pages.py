@@ -18,6 +18,8 @@ class Shown:
 
 
 PAGES = (
+    Shown("overview", "/dashboard/", "#latest tr"),
+    Shown("budgets", "/dashboard/budgets", "#limits tbody tr"),
     Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
     Shown("sessions", "/dashboard/sessions", "#sessions"),
     Shown("traces", "/dashboard/traces", "#events tr"),
@@ -35,6 +37,15 @@ TEXTS = (
 )
 
 
+BUDGETS = (
+    {"scope": "global", "period": "day", "limit_usd": 0.5, "action": "warn"},
+    {"scope": "global", "period": "month", "limit_usd": 12},
+    {"scope": "user", "id": "user1@example.eu", "period": "day", "limit_requests": 9},
+    {"scope": "user", "id": "*", "period": "month", "limit_tokens": 90_000, "action": "downgrade"},
+    {"scope": "function", "id": HOSTILE, "period": "week", "limit_usd": 3, "action": "warn"},
+)
+
+
 def send_traffic(gateway: Gateway, rounds: int = 20) -> None:
     """A little of everything: both tiers, several users, refusals, failures until a circuit opens."""
     for number in range(rounds):
@@ -45,3 +56,5 @@ def send_traffic(gateway: Gateway, rounds: int = 20) -> None:
     for _ in range(4):
         gateway.chat("demo:503 hello", tier="simple")
     gateway.chat("please debug it, demo:429", tier="complex")
+    for budget in BUDGETS:
+        assert gateway.admin("PUT", "/admin/budgets", budget).status == 200

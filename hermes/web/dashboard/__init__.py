@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flask import Blueprint, Flask, Response, redirect, request, url_for
+from flask import Blueprint, Flask, Response, request, url_for
 from werkzeug.exceptions import HTTPException
 
 from hermes.bootstrap import Hermes
@@ -14,14 +14,15 @@ from hermes.errors import HermesError, NotFound
 from hermes.web import answers
 from hermes.web.assets import Assets
 from hermes.web.dashboard import marks, signing
-from hermes.web.dashboard.door import HOME, SIGN_IN, Door, page_around
+from hermes.web.dashboard.door import SIGN_IN, Door, page_around
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
-from hermes.web.dashboard.pages import circuits, sessions, traces
+from hermes.web.dashboard.limits import Limits
+from hermes.web.dashboard.pages import budgets, circuits, overview, sessions, traces
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (circuits, sessions, traces)
+PAGES: Final = (overview, circuits, sessions, traces, budgets)
 """Modules with `add_routes(blueprint, site)`."""
 
 
@@ -31,7 +32,7 @@ def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> None:
     app.jinja_env.filters.update({**marks.FILTERS, "json_attribute": json_attribute})
     app.jinja_env.globals.update(spark_path=marks.spark_path, moment=marks.moment)
     figures = Figures(hermes)
-    site = Site(hermes, door, Frame(hermes, door, files, figures, app.jinja_env), figures)
+    site = Site(hermes, door, Frame(hermes, door, files, figures, app.jinja_env), figures, Limits(hermes))
     bp = Blueprint("dashboard", __name__)
     _guard(bp, site)
     _answer_errors(bp, site)
@@ -99,10 +100,3 @@ def _add_common(bp: Blueprint, site: Site) -> None:
     @bp.route("/dashboard/<path:rest>", methods=["GET", "POST"])
     def nowhere(rest: str) -> Response:
         raise NotFound(f"There is no page /dashboard/{rest}.")
-
-    if not any(page.__name__.endswith(".overview") for page in PAGES):
-
-        @bp.get(HOME)
-        def first_page() -> Response:
-            first = next(iter(site.frame.links().values()))
-            return redirect(first.href, 303)  # type: ignore[return-value]

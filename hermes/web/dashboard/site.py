@@ -9,6 +9,7 @@ from hermes.web.dashboard.access import Operator
 from hermes.web.dashboard.door import Door
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import Frame
+from hermes.web.dashboard.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Site:
     door: Door
     frame: Frame
     figures: Figures
+    limits: Limits
 
     def actor(self) -> str:
         """Who acts, as audit rows have it."""

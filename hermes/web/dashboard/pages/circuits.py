@@ -17,7 +17,7 @@ KEPT_S = 1.0
 
 def add_routes(bp: Blueprint, site: Site) -> None:
     """`/dashboard/circuits` and what belongs to it."""
-    view = Kept(lambda: _view(site), KEPT_S)
+    view = Kept(lambda: view_of(site), KEPT_S)
 
     @bp.get("/dashboard/circuits")
     def circuits() -> Response:
@@ -36,7 +36,8 @@ def add_routes(bp: Blueprint, site: Site) -> None:
         return site.frame.acted(Toast(what), "/dashboard/circuits", "_circuits.html", view=view.get())
 
 
-def _view(site: Site) -> CircuitsView:
+def view_of(site: Site) -> CircuitsView:
+    """What the page shows, as it is now."""
     hermes = site.hermes
     policy = hermes.policies.current()
     return circuits_view(

@@ -1,0 +1,188 @@
+"""Budgets: who spends what, who will be stopped; and setting, changing and removing limits."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from flask import Blueprint, Response, request
+
+from hermes.directory import Budget
+from hermes.errors import InvalidRequest, NotFound
+from hermes.storage.export import FORMULA_STARTS
+from hermes.web.dashboard.attempted import attempted
+from hermes.web.dashboard.frame import Toast
+from hermes.web.dashboard.pages.spend import Spend
+from hermes.web.dashboard.site import Site
+from hermes.web.dashboard.views.budget_form import Form, fits_text
+from hermes.web.dashboard.views.limits import ACTIONS, KINDS, PERIODS, UNITS, Limit, name_of, parts_of
+from hermes.web.dashboard.views.spend import DAYS, Wanted
+
+PAGE: Final = "/dashboard/budgets"
+MOST_CHARS: Final = 300
+
+Values = dict[str, Any]
+
+
+def add_routes(bp: Blueprint, site: Site) -> None:
+    """`/dashboard/budgets` and what belongs to it."""
+    spend = Spend(site)
+    site.figures.count("budgets", site.limits.count)
+    _add_pages(bp, site, spend)
+    _add_acts(bp, site, spend)
+
+
+def _add_pages(bp: Blueprint, site: Site, spend: Spend) -> None:
+    @bp.get(PAGE)
+    def budgets() -> Response:
+        return site.frame.page("budgets.html", **_values(site, spend, request.args))
+
+    @bp.get("/dashboard/ui/budgets/spend")
+    def spend_part() -> Response:
+        wanted = Wanted.parse(request.args)
+        response = site.frame.shared("_spend.html", address(wanted), lambda: spend.values(wanted))
+        if "push" in request.args:
+            response.headers["HX-Push-Url"] = address(wanted)
+        return response
+
+    @bp.get("/dashboard/ui/budgets/limits")
+    def limits_part() -> Response:
+        response = site.frame.fragment("_limits.html", **_limits(site, request.args))
+        if "push" in request.args:
+            named = {name: request.args[name] for name in ("q", "edit", "new") if request.args.get(name)}
+            response.headers["HX-Push-Url"] = f"{PAGE}?{urlencode(named)}" if named else PAGE
+        return response
+
+    @bp.get(f"{PAGE}/spend.csv")
+    def spend_csv() -> Response:
+        wanted = Wanted.parse(request.args)
+        response = Response(_csv(spend.rows(wanted), wanted), content_type="text/csv; charset=utf-8")
+        name = f"hermes-spend-{wanted.by}-{wanted.days}.csv"
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
+
+    @bp.get(f"{PAGE}/remove")
+    def remove_asked() -> Response:
+        name = request.args.get("name", "")[:MOST_CHARS]
+        budget = _found(site, name)
+        return site.frame.page(
+            "confirm.html",
+            title="Remove this budget?",
+            text=f"{Form.of(budget).label}, per {budget.period}: it may be used without limit from then on.",
+            label="Remove",
+            action=f"{PAGE}/remove?{urlencode({'name': name})}",
+            back=PAGE,
+        )
+
+
+def _add_acts(bp: Blueprint, site: Site, spend: Spend) -> None:
+    def answered(text: str) -> Response:
+        site.limits.forget()
+        return site.frame.acted(Toast(text), PAGE, "_limits.html", **_limits(site, {}))
+
+    @bp.post(PAGE)
+    def put_budget() -> Response:
+        form = Form.parse(request.form)
+        try:
+            _check_name(site, form)
+            budget = site.hermes.editor.put_budget(form.body(), site.actor())
+        except InvalidRequest as error:
+            return _refused(site, spend, form.refused(error))
+        if form.was and form.was != name_of(budget):
+            site.hermes.editor.delete_budget(parts_of(form.was), site.actor())
+        return answered(f"Budget of {Form.of(budget).label} {'changed' if form.was else 'set'}")
+
+    @bp.post(f"{PAGE}/remove")
+    def remove() -> Response:
+        name = request.values.get("name", "")[:MOST_CHARS]
+        site.hermes.editor.delete_budget(parts_of(name), site.actor())
+        return answered("Budget removed")
+
+
+def _refused(site: Site, spend: Spend, form: Form) -> Response:
+    """The form again, with the message; where a script asks, only the table that it stands in."""
+    if request.headers.get("HX-Request"):
+        response = site.frame.fragment("_limits.html", **_limits(site, {}, form))
+        response.status_code = 422
+        return response
+    return site.frame.page("budgets.html", status=422, **_values(site, spend, {}, form))
+
+
+def _check_name(site: Site, form: Form) -> None:
+    """
+    Raises:
+        InvalidRequest: it would silently take the place of another budget.
+        NotFound: what it changes is no more.
+    """
+    names = {name_of(budget) for budget in site.hermes.directories.current().budgets}
+    if form.was and form.was not in names:
+        raise NotFound("This budget was removed meanwhile.")
+    if form.name != form.was and form.name in names:
+        raise InvalidRequest(f"There is a budget of this per {form.period} already; change that one.", param="period")
+
+
+def _found(site: Site, name: str) -> Budget:
+    for budget in site.hermes.directories.current().budgets:
+        if name_of(budget) == name:
+            return budget
+    raise NotFound("There is no such budget.")
+
+
+def _values(site: Site, spend: Spend, args: Mapping[str, str], form: Form | None = None) -> Values:
+    return {**spend.values(Wanted.parse(args)), **_limits(site, args, form), "days": DAYS}
+
+
+def _limits(site: Site, args: Mapping[str, str], form: Form | None = None) -> Values:
+    """The table of limits, a row of it or a row above it being a form."""
+    limits, trouble = attempted(site.limits.get)
+    text = args.get("q", "").strip()[:MOST_CHARS]
+    if form is None:
+        form = _form(site, args)
+    shown = [limit for limit in limits or () if _fits(limit, text) or (form is not None and limit.name == form.was)]
+    changed = next((limit for limit in shown if form is not None and limit.name == form.was), None)
+    return {
+        "limits": shown,
+        "limits_trouble": trouble,
+        "budgets_in_all": len(site.hermes.directories.current().budgets),
+        "text": text,
+        "form": form,
+        "fits": fits_text(form, changed.ahead) if form is not None and changed is not None else "",
+        "part_query": urlencode({name: value for name in ("q", "edit", "new") if (value := args.get(name, ""))}),
+        "choices": {"actions": ACTIONS, "kinds": KINDS, "periods": PERIODS, "units": UNITS},
+    }
+
+
+def _form(site: Site, args: Mapping[str, str]) -> Form | None:
+    if args.get("new"):
+        return Form()
+    name = args.get("edit", "")
+    budgets = site.hermes.directories.current().budgets
+    return next((Form.of(budget) for budget in budgets if name and name_of(budget) == name), None)
+
+
+def _fits(limit: Limit, text: str) -> bool:
+    wanted = text.lower()
+    return not wanted or any(wanted in one.lower() for one in (limit.label, limit.kind, limit.budget.id))
+
+
+def address(wanted: Wanted, path: str = PAGE, **changes: str) -> str:
+    """The page's address for what is wanted.
+
+    >>> address(Wanted("7d"), by="user")
+    '/dashboard/budgets?range=7d&by=user'
+    """
+    query = urlencode(wanted.query(**changes))
+    return f"{path}?{query}" if query else path
+
+
+def _csv(rows: list[tuple[str, str, int, int, str]], wanted: Wanted) -> str:
+    """Day by day. Users write into this file: a text that begins like a formula gets an apostrophe before it."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(["day", wanted.by, "requests", "tokens", "usd"])
+    for day, name, *numbers in rows:
+        writer.writerow([day, f"'{name}" if name[:1] in FORMULA_STARTS else name, *numbers])
+    return out.getvalue()
