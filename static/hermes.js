@@ -18,9 +18,11 @@
     addEventListener(name, () => { touchedAt = now(); }, { passive: true }));
 
   // A region waits while somebody types, chooses or selects in it, has changed a field and not sent it, or is told what
-  // is wrong with a form.
+  // is wrong with a form. One that says data-still does not refresh at all: a form is open in it, or something that is
+  // shown only once.
   const asGiven = field => (field.matches('select') ? ($$('option', field).find(one => one.defaultSelected) ?? field.options[0])?.value : field.defaultValue);
   const isBusy = region => {
+    if ('still' in region.dataset) return true;
     const active = document.activeElement;
     if (region.contains(active) && active.matches(TYPED)) return true;
     if ($$(TYPED, region).some(field => field.value !== asGiven(field)) || $('form [role=alert]', region)) return true;
@@ -74,6 +76,15 @@
     $$('[data-most]').forEach(list => { while (list.children.length > +list.dataset.most) list.lastElementChild.remove(); });
   });
   document.addEventListener('htmx:sse:error', missed);
+  // A form in a dialog: what it has done is seen on the page.
+  document.addEventListener('htmx:before:response', event => {
+    const dialog = event.detail.ctx.sourceElement.closest('dialog');
+    if (!dialog) return;
+    if (event.detail.ctx.response.status < 400) $$('form', dialog).forEach(form => form.reset());
+    dialog.close();
+  });
+  // What is shown once is not shown by going back.
+  addEventListener('pagehide', () => $$('[data-once]').forEach(element => element.remove()));
 
   // A morph leaves open what somebody has opened.
   htmx.registerExtension('hermes', {
@@ -95,7 +106,8 @@
     const copy = on('[data-copy]');
     if (copy) { navigator.clipboard?.writeText(copy.dataset.copy); toast('Copied', 'ok'); }
     const opener = on('[data-dialog]');
-    if (opener) { $(opener.dataset.dialog)?.showModal(); event.preventDefault(); }
+    if (opener && $(opener.dataset.dialog)) { opener.closest('dialog')?.close(); $(opener.dataset.dialog).showModal(); event.preventDefault(); }
+    on('[data-close-dialog]')?.closest('dialog').close();
     on('[data-close-toast]')?.closest('.toast').remove();
   });
 

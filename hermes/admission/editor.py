@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from hermes.admission.budget_form import parse_budget, parse_budget_name
 from hermes.admission.keys import new_key, parse_new_key, shown_part
-from hermes.admission.pins import check_key, parse_value
+from hermes.admission.pins import check_key, parse_reason, parse_value
 from hermes.directory import Budget, BudgetScope, NewKey, Period
 from hermes.errors import NotFound
 
@@ -27,7 +27,7 @@ class Repository(Protocol):
 
     def get_pin(self, key: str) -> Line | None: ...
 
-    def set_pin(self, key: str, value: str, actor: str) -> Line: ...
+    def set_pin(self, key: str, value: str, actor: str, reason: str = "") -> Line: ...
 
     def delete_pin(self, key: str, actor: str) -> None: ...
 
@@ -84,9 +84,9 @@ class DirectoryEditor:
         return line
 
     def set_pin(self, key: str, body: object, actor: str) -> Line:
-        """Sets a pin to the value of `{"value": "…"}`; its line."""
+        """Sets a pin to the value of `{"value": "…", "reason"?: "…"}`; its line."""
         check_key(key, self._roles())
-        line = self._repository.set_pin(key, parse_value(key, body), actor)
+        line = self._repository.set_pin(key, parse_value(key, body), actor, parse_reason(body))
         self._changed()
         return line
 

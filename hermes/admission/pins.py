@@ -22,7 +22,9 @@ TARGET: Final = ".target"
 SAMPLE_RATE: Final = ".target.sample_rate"
 FORMS: Final = ("model.<role>", "model.<role>.target", "model.<role>.target.sample_rate", ENABLED_KEY)
 WORDS: Final = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+FIELDS: Final = ("value", "reason")
 MODEL_CHARS: Final = 200
+REASON_CHARS: Final = 200
 SHOWN_CHARS: Final = 100
 SHOWN_MODELS: Final = 12
 
@@ -77,12 +79,26 @@ def checked_value(key: str, value: object) -> str:
 
 
 def parse_value(key: str, body: object) -> str:
-    """The value of `{"value": "…"}`, as it is stored.
+    """The value of `{"value": "…", "reason"?: "…"}`, as it is stored.
 
     Raises:
         InvalidRequest: naming the field.
     """
-    return checked_value(key, Fields(body, ("value",)).get("value"))
+    return checked_value(key, Fields(body, FIELDS).get("value"))
+
+
+def parse_reason(body: object) -> str:
+    """Why, for the record; empty where nobody says.
+
+    Raises:
+        InvalidRequest: it is no text, or one that the record cannot take.
+    """
+    value = Fields(body, FIELDS).get("reason")
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest("reason must be a text.", param="reason")
+    return clean_text(value, "reason", REASON_CHARS)
 
 
 def remark(key: str, value: str, policy: Policy) -> str | None:

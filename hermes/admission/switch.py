@@ -44,6 +44,15 @@ class KillSwitch:
         """Whether completions are refused."""
         return self._by_pin or self._by_file
 
+    def stopping_file(self) -> Path | None:
+        """The file that stops it, which only somebody on the machine can remove; None where there is none."""
+        return self._file if self._by_file else None
+
+    @property
+    def file(self) -> Path:
+        """What stops it even while the database is away, when somebody makes it."""
+        return self._file
+
     def check(self) -> None:
         """Lets a completion pass.
 

@@ -33,8 +33,9 @@ def get(key: str | None, as_json: bool) -> None:
 @pins.command("set")
 @click.argument("key")
 @click.argument("value")
+@click.option("--reason", default="", help="Why, for the record of changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def set_pin(key: str, value: str, as_json: bool) -> None:
+def set_pin(key: str, value: str, reason: str, as_json: bool) -> None:
     """Set the pin KEY to VALUE.
 
     \b
@@ -46,7 +47,7 @@ def set_pin(key: str, value: str, as_json: bool) -> None:
     Running servers follow within a second.
     """
     with open_directory() as directory:
-        pin = directory.editor.set_pin(key, {"value": value}, directory.actor)
+        pin = directory.editor.set_pin(key, {"value": value, "reason": reason}, directory.actor)
     policy = known_policy()
     warning = remark(pin["key"], pin["value"], policy) if policy is not None else None
     if as_json:

@@ -48,9 +48,30 @@ def last_number() -> int:
     return int(AuditRow.select(fn.MAX(AuditRow.id)).scalar() or 0)
 
 
-def newest(limit: int) -> list[dict[str, Any]]:
-    """The last changes, newest first, as JSON knows them."""
-    return [_line(row) for row in AuditRow.select().order_by(AuditRow.id.desc()).limit(limit)]
+def newest(limit: int, before: int | None = None, action: str | None = None) -> list[dict[str, Any]]:
+    """The last changes, newest first, as JSON knows them.
+
+    Args:
+        before: only those with a smaller number.
+        action: only those of this kind.
+    """
+    query = AuditRow.select().order_by(AuditRow.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(AuditRow.id < before)
+    if action is not None:
+        query = query.where(AuditRow.action == action)
+    return [_line(row) for row in query]
+
+
+def number_of(action: str) -> int:
+    """How many changes of a kind there were."""
+    return int(AuditRow.select().where(AuditRow.action == action).count())
+
+
+def last_of_each(action: str) -> dict[str, str]:
+    """When each actor did something of a kind last."""
+    query: Any = AuditRow.select(AuditRow.actor, fn.MAX(AuditRow.at)).where(AuditRow.action == action)
+    return dict(query.group_by(AuditRow.actor).tuples())
 
 
 def time_text(seconds: float) -> str:

@@ -113,9 +113,13 @@ class DirectoryRepository:
         """One pin, or None where it is not set."""
         return next((pin for pin in self.get_pins() if pin["key"] == key), None)
 
-    def set_pin(self, key: str, value: str, actor: str) -> dict[str, Any]:
-        """Sets a pin, whatever it was before; the pin as it is now. Key and value must have been checked."""
-        return self._change(_set_pin, actor, key, value)
+    def set_pin(self, key: str, value: str, actor: str, reason: str = "") -> dict[str, Any]:
+        """Sets a pin, whatever it was before; the pin as it is now. Key, value and reason must have been checked.
+
+        Args:
+            reason: is kept in the audit row.
+        """
+        return self._change(_set_pin, actor, key, value, reason)
 
     def delete_pin(self, key: str, actor: str) -> None:
         """Takes a pin away.
@@ -197,14 +201,14 @@ def _get_pins() -> list[dict[str, Any]]:
     return [{name: getattr(row, name) for name in names} for row in ConfigRow.select().order_by(ConfigRow.key)]
 
 
-def _set_pin(at: str, actor: str, key: str, value: str) -> dict[str, Any]:
+def _set_pin(at: str, actor: str, key: str, value: str, reason: str) -> dict[str, Any]:
     before = _pin_value(key)
     values = {"value": value, "updated_at": at, "updated_by": actor}
     if before is None:
         ConfigRow.insert(key=key, **values).execute()
     else:
         ConfigRow.update(**values).where(ConfigRow.key == key).execute()
-    audit.note(at, actor, "pin.set", key, before, {"value": value})
+    audit.note(at, actor, "pin.set", key, before, {"value": value, **({"reason": reason} if reason else {})})
     return {"key": key, **values}
 
 

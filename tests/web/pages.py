@@ -23,6 +23,9 @@ PAGES = (
     Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
     Shown("sessions", "/dashboard/sessions", "#sessions"),
     Shown("traces", "/dashboard/traces", "#events tr"),
+    Shown("settings", "/dashboard/settings", "#settings .pin"),
+    Shown("settings-forms", "/dashboard/settings?new=key&edit=model.chat", "#key-form"),
+    Shown("stop", "/dashboard/settings/stop", "main form"),
     Shown("confirm", "/dashboard/sessions/evict-all", "main form"),
     Shown("nowhere", "/dashboard/nowhere", ".empty"),
 )

@@ -157,6 +157,22 @@ class Frame:
         part = self.text(template, **self._for_parts(), **values)
         return Response(part + self.text("_acted.html", **self._common(), toast=toast))
 
+    def answered(self, page: str, part: str, *, status: int = 200, **values: Any) -> Response:
+        """What a form answers that is to be shown at once and not by a redirect: what is wrong with it, or what may be
+        seen only now.
+
+        Args:
+            page: the page's template, for a browser without script.
+            part: the template of its part, for a script.
+        """
+        if not htmx:
+            return self.page(page, status=status, **values)
+        return Response(render_template(f"dashboard/{part}", **self._for_parts(), **values), status)
+
+    def place(self) -> str:
+        """What this installation is called on every page."""
+        return "demo" if self._hermes.demo is not None else socket.gethostname()[:24]
+
     def refused(self, message: str, status: int, request_id: str) -> Response:
         """An error: a toast for a script, a page for everybody else."""
         if htmx:
@@ -193,7 +209,7 @@ class Frame:
             **self.strip_values(),
             "asset": self._files.url,
             "operator_name": self._door.name_of(operator),
-            "place": "demo" if self._hermes.demo is not None else socket.gethostname()[:24],
+            "place": self.place(),
             "version": __version__,
             "groups": self._groups(),
             "left_toast": self._left_toast(),
