@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,8 @@ class Hermes:
     """Where the server listens; None where the environment says so."""
 
     is_draining: bool = False
+    loaded_at: float = field(default_factory=time.time)
+    """When the configuration in force was read here, in seconds since 1970."""
 
     def usage_rows(self, args: Mapping[str, str]) -> list[dict[str, Any]]:
         """Rows of the usage log, those that are still in the spool included."""
@@ -225,6 +227,15 @@ class Hermes:
             log.warning("The other workers will load this configuration when the shared state is back")
         return policy
 
+    def check_configuration(self) -> Policy:
+        """What a reload would put in force; changes nothing.
+
+        Raises:
+            ConfigurationInvalid: the file cannot be used.
+        """
+        read = _off_the_loop(lambda: read_policy(self.settings, self.demo))
+        return fit_for_reload(read, self.policies.current(), self.bound)
+
     def keep_in_step(self) -> None:
         """What workers that share their state do for each other; for a background loop, twice a second at least."""
         if isinstance(self.store, ResilientStore):
@@ -300,6 +311,7 @@ class Hermes:
         except DatabaseUnavailable:
             policy = fit  # `renew_profile` finds the hint as soon as the database is back
         self.policies.swap(policy)
+        self.loaded_at = time.time()
         log.info("Configuration loaded from %s", policy.source)
         _warn(policy, self.settings)
         return policy

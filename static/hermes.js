@@ -120,6 +120,7 @@
   };
   const filter = text => {
     $$('li[role=option]', palette).forEach(option => { option.hidden = !option.textContent.toLowerCase().includes(text.toLowerCase()); });
+    $$('.heading', palette).forEach(heading => { heading.hidden = !!text; });
     choose(options()[0]);
   };
   palette?.addEventListener('input', event => filter(event.target.value));

@@ -25,6 +25,15 @@ def changes(before: Any, after: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return _shown(old, differing), _shown(new, differing)
 
 
+def leaves(document: Any) -> Iterator[tuple[str, Any]]:
+    """Every value with its path, in the order of the document.
+
+    >>> list(leaves({"a": {"b": 1, "c": [2, 3]}}))
+    [('a.b', 1), ('a.c', [2, 3])]
+    """
+    return ((dotted(path), value) for path, value in _leaves(document, ()))
+
+
 def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, dict) and value:
         for key, item in value.items():

@@ -25,6 +25,8 @@ PAGES = (
     Shown("traces", "/dashboard/traces", "#events tr"),
     Shown("settings", "/dashboard/settings", "#settings .pin"),
     Shown("settings-forms", "/dashboard/settings?new=key&edit=model.chat", "#key-form"),
+    Shown("config", "/dashboard/config", "#config pre"),
+    Shown("config-table", "/dashboard/config?view=table", "#config table"),
     Shown("stop", "/dashboard/settings/stop", "main form"),
     Shown("confirm", "/dashboard/sessions/evict-all", "main form"),
     Shown("nowhere", "/dashboard/nowhere", ".empty"),

@@ -48,7 +48,7 @@ def test_a_page_is_accessible_and_breaks_no_rule(
     signed_in.faults.clear()
     signed_in.page.set_viewport_size(size)  # type: ignore[arg-type]
 
-    signed_in.go(f"{page.path}?theme={theme}")
+    signed_in.go(f"{page.path}{'&' if '?' in page.path else '?'}theme={theme}")
     signed_in.page.wait_for_selector(page.ready)
     found = violations(signed_in)
     overflow = signed_in.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -18,11 +18,11 @@ from hermes.web.dashboard.door import SIGN_IN, Door, page_around
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
 from hermes.web.dashboard.limits import Limits
-from hermes.web.dashboard.pages import budgets, circuits, overview, sessions, settings, traces
+from hermes.web.dashboard.pages import budgets, circuits, config, overview, sessions, settings, traces
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (overview, circuits, sessions, traces, budgets, settings)
+PAGES: Final = (overview, circuits, sessions, traces, budgets, settings, config)
 """Modules with `add_routes(blueprint, site)`."""
 
 
