@@ -167,7 +167,7 @@ class Frame:
         """
         if not htmx:
             return self.page(page, status=status, **values)
-        return Response(render_template(f"dashboard/{part}", **self._for_parts(), **values), status)
+        return Response(self.text(part, **self._for_parts(), **values), status)
 
     def place(self) -> str:
         """What this installation is called on every page."""
