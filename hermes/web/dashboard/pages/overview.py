@@ -65,7 +65,7 @@ def add_routes(bp: Blueprint, site: Site) -> None:
         return answered(Toast(f"Circuit of {endpoint.partition('@')[0]} closed"))
 
     @bp.post("/dashboard/start")
-    def start() -> Response:
+    def start_here() -> Response:
         site.hermes.editor.set_pin(ENABLED_KEY, {"value": "true"}, site.actor())
         return answered(Toast("The gateway is on"))
 
