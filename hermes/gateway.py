@@ -139,6 +139,7 @@ class Gateway:
             )
             hold = self._quota.reserve(incoming.principal, directory, policy, estimate, incoming.function_name)
             exchange.holds(hold.settle)
+            held.push(hold.tell)
 
             # Which tier should answer?
             with call.lifeline:

@@ -10,6 +10,7 @@ What was granted is a hold. It is settled once, whatever becomes of the request:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import TracebackType
 
 from hermes.admission.budgets import Budgets, Share
 from hermes.admission.claims import Part
@@ -40,6 +41,11 @@ class Hold:
 
         self._store = store
         self._parts = parts
+
+    def tell(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """The end of a `with` block or of an ExitStack: a failure's answer says what is left, as every answer does."""
+        if isinstance(error, HermesError):
+            error.headers = (*error.headers, *self.headers)
 
     def settle(self, usage: Usage | None, cost_nanousd: int | None) -> None:
         """Gives back what was not used; a second call changes nothing.

@@ -134,6 +134,15 @@ def limit(world: World, **limits: int) -> None:
     world.configure(simple=[slow], limits={"per_user": limits})
 
 
+def test_failures_tell_what_is_left_too(world: World) -> None:
+    limit(world, requests_per_minute=100)
+    world.primary.script(replies.error(500))
+
+    failed = world.gateway.chat()
+
+    assert (failed.status, failed.headers["x-ratelimit-remaining-requests"]) == (502, "99")
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 def test_answers_and_refusals_tell_what_is_left(world: World, stream: bool) -> None:
     limit(world, requests_per_minute=2, tokens_per_minute=100_000)
