@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import gevent
 
+from hermes.errors import DatabaseUnavailable
 from hermes.learning.report import Live, report
 from hermes.policy import RoutingPolicy, SurrogatePolicy
 from hermes.routing.audit import Accepted
@@ -87,8 +89,10 @@ class Learning:
         now = self._clock()
         if version != self._version or now - self._looked_at >= AUDITS_EVERY_S:
             self._version, self._looked_at = version, now
-            if sentence := self._trust.look(surrogate, policy.target):
-                log.warning("%s", sentence)
+            # A database that is away is told elsewhere; until it is back the surrogate stands as it stood.
+            with suppress(DatabaseUnavailable):
+                if sentence := self._trust.look(surrogate, policy.target):
+                    log.warning("%s", sentence)
 
     def report(self, routing: RoutingPolicy, hours: float) -> dict[str, Any]:
         """The classifier's report of the last hours."""

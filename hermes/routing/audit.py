@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import gevent
 from gevent.lock import BoundedSemaphore
 
+from hermes.errors import DatabaseUnavailable
 from hermes.policy import TeacherPolicy
 from hermes.routing.teacher import TeacherUnavailable
 from hermes.types import Verdict
@@ -87,8 +88,8 @@ class Auditor:
             if verdict is not None:
                 self._keep(accepted, verdict)
                 return
-        except TeacherUnavailable:
-            pass  # the teacher itself has said so in the log
+        except (TeacherUnavailable, DatabaseUnavailable):
+            pass  # whoever is away, the log says so already
         except Exception:  # an edge: this greenlet is nobody's, and the database may be away
             log.warning("An audit of the surrogate could not be stored", exc_info=True)
         finally:
