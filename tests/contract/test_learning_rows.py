@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+from hermes.storage.backfill import Backfill
 from hermes.storage.classified import ClassifiedRepository
 from hermes.storage.db import Database
 from hermes.storage.labels import Audit, LabelRepository
 from hermes.storage.repositories import UsageRepository
+from hermes.storage.retention import Retention
 from tests.contract.conftest import a_record
 
 
@@ -100,3 +103,14 @@ def test_an_empty_log_has_empty_sums(database: Database) -> None:
     found = ClassifiedRepository(database).since("2026-05-10T00:00:00.000Z")
 
     assert (found.decisions, found.models, found.confidence.mean) == ({}, (), None)
+
+
+def test_audits_are_kept_as_long_as_usage_rows(database: Database) -> None:
+    labels = LabelRepository(database)
+    for day in (1, 20):
+        labels.add(an_audit(day, created_at=f"2026-05-{day:02d}T00:00:00.000Z", text=f"text {day}"))
+    now = datetime(2026, 5, 21, tzinfo=UTC)
+
+    Retention(database, Backfill(database), clock=now.timestamp).run(7)
+
+    assert [audit.request_id for audit in labels.audits("v1")] == ["r20"]
