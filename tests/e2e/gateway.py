@@ -113,7 +113,7 @@ class Gateway:
             wanted["HERMES_CONFIG"] = None
         return {name: value for name, value in wanted.items() if value is not None}
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def command(self, *arguments: str, limit_s: float = COMMAND_LIMIT_S) -> subprocess.CompletedProcess[str]:
         """What `python -m hermes …` does in the server's folder and environment."""
         return subprocess.run(
             [sys.executable, "-m", "hermes", *arguments],
@@ -122,7 +122,7 @@ class Gateway:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=COMMAND_LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
 

@@ -19,6 +19,9 @@ from . import replies
 from .gateway import eventually
 from .world import World
 
+FIT_LIMIT_S = 200.0
+"""A fit takes seconds, and a busy machine its time."""
+
 TALK = "hello there, how is it going with you today"
 
 
@@ -126,10 +129,13 @@ def traces(world: World, number: int) -> None:
     (folder / "router-trace-20260510.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
+@pytest.mark.timeout(240)
 def test_a_refit_is_taken_up_by_the_running_server_and_taken_back(taught: World) -> None:
     traces(taught, 240)
 
-    done = taught.gateway.command("surrogate", "refit", "--embeddings", "none", "--jobs", "1", "--json")
+    done = taught.gateway.command(
+        "surrogate", "refit", "--embeddings", "none", "--jobs", "1", "--json", limit_s=FIT_LIMIT_S
+    )
 
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
@@ -139,11 +145,12 @@ def test_a_refit_is_taken_up_by_the_running_server_and_taken_back(taught: World)
     decides(taught, "starter")
 
 
+@pytest.mark.timeout(240)
 def test_the_second_look_works_in_a_server_and_holds_up_no_stream(taught: World) -> None:
     """The model computes in a native thread, which must get along with gevent; thirty texts that words leave open."""
     traces(taught, 240)
     options = ("--embeddings", "minilm", "--prefer-embeddings", "--jobs", "1", "--json")
-    done = taught.gateway.command("surrogate", "refit", *options)
+    done = taught.gateway.command("surrogate", "refit", *options, limit_s=FIT_LIMIT_S)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["embedding"]["model"] == "minilm"
 
