@@ -98,10 +98,14 @@ class Learning:
         """The classifier's report of the last hours."""
         now = self._clock()
         since = self._utc(now - hours * 3600)
+        live, audits = self.standing(routing)
+        return report(self._classified.since(since), audits, live, now=self._utc(now), since=since)
+
+    def standing(self, routing: RoutingPolicy) -> tuple[Live, Sequence[Audit]]:
+        """The surrogate that decides at the moment, and its audits, the oldest first."""
         surrogate = self.surrogates.of(routing.surrogate)
         audits: Sequence[Audit] = self._labels.audits(surrogate.version) if surrogate is not None else ()
-        live = self._live(routing, surrogate)
-        return report(self._classified.since(since), audits, live, now=self._utc(now), since=since)
+        return self._live(routing, surrogate), audits
 
     def _live(self, routing: RoutingPolicy, surrogate: TfidfSurrogate | None) -> Live:
         policy = routing.surrogate

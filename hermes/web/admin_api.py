@@ -28,11 +28,12 @@ class SignedIn(Protocol):
     def lead_there(self) -> Response: ...
 
 
-def blueprint(hermes: Hermes, signed_in: SignedIn) -> Blueprint:
+def blueprint(hermes: Hermes, signed_in: SignedIn, classifier_page: classifier_api.PageFor) -> Blueprint:
     """Sessions, circuits, usage, configuration, metrics.
 
     Args:
         signed_in: whether a browser that asks has an operator's session, and where it signs in.
+        classifier_page: the classifier's report for people.
     """
     bp = Blueprint("admin", __name__)
 
@@ -54,7 +55,7 @@ def blueprint(hermes: Hermes, signed_in: SignedIn) -> Blueprint:
     _add_circuits(bp, hermes)
     _add_configuration(bp, hermes)
     usage_api.add_routes(bp, hermes)
-    classifier_api.add_routes(bp, hermes)
+    classifier_api.add_routes(bp, hermes, classifier_page)
 
     @bp.get("/metrics")
     def metrics() -> Response:

@@ -39,9 +39,9 @@ def create_app(hermes: Hermes) -> Flask:
     door = Door(hermes)
     for module in (openai_api, contract_api, directory_api, health):
         app.register_blueprint(module.blueprint(hermes))
-    app.register_blueprint(admin_api.blueprint(hermes, door))
+    classifier_page = dashboard.install(app, hermes, door, files)
+    app.register_blueprint(admin_api.blueprint(hermes, door, classifier_page))
     app.register_blueprint(assets.blueprint(files))
-    dashboard.install(app, hermes, door, files)
     origins = origins_of(hermes.settings.cors_origins)
     # In the order in which a request passes them: entrance, CORS, hot routes, Flask.
     app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]

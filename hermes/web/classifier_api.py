@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from flask import Blueprint, Response, jsonify, request
@@ -11,15 +12,31 @@ from hermes.bootstrap import Hermes
 from hermes.errors import InvalidRequest
 from hermes.learning.live import REPORT_HOURS
 
+PageFor = Callable[[], Response | None]
+"""The page, for a browser that an operator has signed in with; None for anybody else."""
+
 MOST_HOURS: Final = 24.0 * 366
 
 
-def add_routes(bp: Blueprint, hermes: Hermes) -> None:
-    """Adds the route to the operators' blueprint, which closes it."""
+def add_routes(bp: Blueprint, hermes: Hermes, page: PageFor) -> None:
+    """Adds the route to the operators' blueprint, which closes it.
+
+    Args:
+        page: what browsers get, unless they ask for `?format=json`.
+    """
 
     @bp.get("/classifier/report")
     def classifier_report() -> Response:
+        shown = page() if wants_page(request.args.get("format", "")) else None
+        if shown is not None:
+            return shown
         return jsonify(hermes.classifier_report(hours_of(request.args.get("hours", ""))))
+
+
+def wants_page(form: str) -> bool:
+    """Whether somebody wants to read it: the format says so, or else what the browser takes."""
+    best = request.accept_mimetypes.best_match(("application/json", "text/html"))
+    return form == "html" or (form != "json" and best == "text/html")
 
 
 def hours_of(text: str) -> float:

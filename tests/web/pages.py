@@ -23,6 +23,7 @@ PAGES = (
     Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
     Shown("sessions", "/dashboard/sessions", "#sessions"),
     Shown("traces", "/dashboard/traces", "#events tr"),
+    Shown("classifier", "/classifier/report", "#classifier"),
     Shown("settings", "/dashboard/settings", "#settings .pin"),
     Shown("settings-forms", "/dashboard/settings?new=key&edit=model.chat", "#key-form"),
     Shown("config", "/dashboard/config", "#config pre"),

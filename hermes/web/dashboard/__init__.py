@@ -4,7 +4,8 @@ page is added.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, cast
 
 from flask import Blueprint, Flask, Response, request, url_for
 from werkzeug.exceptions import HTTPException
@@ -18,16 +19,20 @@ from hermes.web.dashboard.door import SIGN_IN, Door, page_around
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
 from hermes.web.dashboard.limits import Limits
-from hermes.web.dashboard.pages import budgets, circuits, config, overview, sessions, settings, traces
+from hermes.web.dashboard.pages import budgets, circuits, classifier, config, overview, sessions, settings, traces
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (overview, circuits, sessions, traces, budgets, settings, config)
+PAGES: Final = (overview, circuits, sessions, traces, budgets, settings, config, classifier)
 """Modules with `add_routes(blueprint, site)`."""
 
 
-def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> None:
-    """Adds everything under `/dashboard`."""
+def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> Callable[[], Response | None]:
+    """Adds everything under `/dashboard`.
+
+    Returns:
+        What makes the page at `/classifier/report`, the one that stands elsewhere.
+    """
     htmx.init_app(app)
     app.jinja_env.filters.update({**marks.FILTERS, "json_attribute": json_attribute})
     app.jinja_env.globals.update(spark_path=marks.spark_path, moment=marks.moment)
@@ -41,6 +46,8 @@ def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> None:
         page.add_routes(bp, site)
     _add_common(bp, site)
     app.register_blueprint(bp)
+    shown = cast("Callable[[], Response]", app.view_functions["dashboard.classifier"])
+    return lambda: _dressed(site, shown()) if door.is_now() else None
 
 
 def _guard(bp: Blueprint, site: Site) -> None:
@@ -58,12 +65,17 @@ def _guard(bp: Blueprint, site: Site) -> None:
 
     @bp.after_request
     def headers(response: Response) -> Response:
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        response.headers["X-Request-Id"] = request.environ.get(REQUEST_ID, "")
-        if response.status_code < 400 and "Set-Cookie" not in response.headers:
-            site.door.renew(response)
-        return response
+        return _dressed(site, response)
+
+
+def _dressed(site: Site, response: Response) -> Response:
+    """With what all answers of the dashboard have."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["X-Request-Id"] = request.environ.get(REQUEST_ID, "")
+    if response.status_code < 400 and "Set-Cookie" not in response.headers:
+        site.door.renew(response)
+    return response
 
 
 def _shown_the_door(site: Site) -> Response:

@@ -41,6 +41,8 @@ class Series:
 
     axis: Literal["y", "y2"] = "y"
     is_soft: bool = False
+    has_dots: bool = False
+    """Of a line: values that stand alone are seen too."""
 
     def trace(self, x: Sequence[Any]) -> dict[str, Any]:
         """What Plotly draws."""
@@ -56,6 +58,8 @@ class Series:
             trace["stackgroup"] = self.stack
         if self.kind == "steps":
             trace["line"] = {"shape": "hvh"}
+        if self.has_dots:
+            trace |= {"mode": "lines+markers", "connectgaps": False}
         if self.axis == "y2":
             trace["yaxis"] = "y2"
         return trace

@@ -22,12 +22,15 @@ class Entry:
     in_tabs: bool = False
     """Whether it stands in the bar of small screens itself, and not under More."""
 
+    path: str = ""
+    """Where it stands, if not under the dashboard."""
+
 
 ENTRIES: Final = (
     Entry("overview", "Overview", "Watch", "o", in_tabs=True),
     Entry("usage", "Usage log", "Watch", "u", in_tabs=True),
     Entry("traces", "Traces", "Watch"),
-    Entry("classifier", "Classifier", "Route", "r"),
+    Entry("classifier", "Classifier", "Route", "r", path="/classifier/report"),
     Entry("circuits", "Circuits", "Route", "c", in_tabs=True),
     Entry("sessions", "Sessions", "Route", "s", in_tabs=True),
     Entry("shadow", "Shadow runs", "Route", "h"),
@@ -58,5 +61,5 @@ def shown(endpoints: Collection[str], url: Callable[[str], str]) -> list[tuple[s
     for entry in ENTRIES:
         view = f"dashboard.{entry.name}"
         if view in endpoints:
-            groups.setdefault(entry.group, []).append(Link(entry, url(view)))
+            groups.setdefault(entry.group, []).append(Link(entry, entry.path or url(view)))
     return list(groups.items())
