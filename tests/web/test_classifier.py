@@ -38,9 +38,10 @@ def database(gateway: Gateway) -> Any:
 
 
 def audit(gateway: Gateway, pairs: list[tuple[str, str]]) -> None:
-    """What the teacher has said of decisions of the surrogate in force."""
+    """What the teacher has said of decisions of the surrogate in force, in all."""
     version = gateway.admin("GET", PAGE).json["surrogate"]["model"]
     with database(gateway) as connection, connection:
+        connection.execute("DELETE FROM surrogate_audits")
         connection.executemany(
             "INSERT INTO surrogate_audits (created_at, request_id, surrogate, surrogate_tier, teacher_tier, confidence,"
             " rate) VALUES ('2026-01-01T00:00:00.000Z', ?, ?, ?, ?, 0.9, 0.03)",
@@ -83,8 +84,8 @@ def test_before_fifty_audits_no_agreement_is_claimed_and_then_both_mistakes_are_
     visit.page.get_by_text("12 of 50, agreement shows at 50").wait_for()
     assert visit.page.locator(".matrix").count() == 0
 
-    audit(gateway, [("simple", "simple")] * 30 + [("complex", "complex")] * 14 + [("simple", "complex")] * 3)
-    audit(gateway, [("complex", "simple")])
+    alike = [("simple", "simple")] * 42 + [("complex", "complex")] * 14
+    audit(gateway, [*alike, *[("simple", "complex")] * 3, ("complex", "simple")])
     visit.go(f"{PAGE}?range=7d")
     matrix = visit.page.locator(".matrix")
     matrix.wait_for()
@@ -143,7 +144,7 @@ def test_two_keys_lead_to_it(visit: Visit) -> None:
     for key in "gr":
         visit.page.keyboard.press(key)
 
-    visit.page.wait_for_url(f"**{PAGE}")
+    visit.page.wait_for_url(f"**{PAGE}", wait_until="commit")
 
 
 def test_it_reads_without_script(gateway: Gateway, browser: Browser) -> None:
