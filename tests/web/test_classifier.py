@@ -153,8 +153,8 @@ def test_it_reads_without_script(gateway: Gateway, browser: Browser) -> None:
 
     window.page.get_by_role("link", name="6 h").click()
 
-    assert window.page.get_by_text("Coverage by hour: lowest").is_visible()
-    assert window.page.locator(".sources").is_visible()
+    window.page.get_by_text("Coverage by hour: lowest").wait_for()
+    window.page.locator(".sources").wait_for()
     window.close()
 
 

@@ -152,11 +152,11 @@ def test_it_is_read_checked_and_loaded_without_script(gateway: Gateway, browser:
     window.sign_in(path=PAGE)
 
     window.page.get_by_role("button", name="Check again").click()
-    assert window.page.get_by_text("The file can be used").is_visible()
+    window.page.get_by_text("The file can be used").wait_for()
     window.page.locator("#load").click()
-    assert window.page.get_by_text("The configuration is loaded").is_visible()
+    window.page.get_by_text("The configuration is loaded").wait_for()
     window.page.get_by_role("link", name="Table").click()
-    assert window.page.locator(".code-room").get_by_text("circuit_breaker.recovery_timeout_sec").is_visible()
+    window.page.locator(".code-room").get_by_text("circuit_breaker.recovery_timeout_sec").wait_for()
     window.close()
 
 

@@ -98,14 +98,14 @@ def test_the_gateway_is_stopped_and_started_without_script(gateway: Gateway, pla
     page.get_by_role("link", name="Stop the gateway").click()
     page.get_by_label("Type demo to confirm").fill("prod")
     page.get_by_role("button", name="Stop the gateway").click()
-    assert page.get_by_text("Nothing was stopped").is_visible()
+    page.get_by_text("Nothing was stopped").wait_for()
     page.get_by_label("Type demo to confirm").fill("demo")
     page.get_by_role("button", name="Stop the gateway").click()
 
     assert page.url.endswith(PAGE)
     assert gateway.chat().status == 503
     page.get_by_role("button", name="Start the gateway").click()
-    assert page.get_by_text("The gateway is on again").is_visible()
+    page.get_by_text("The gateway is on again").wait_for()
     assert gateway.chat().status == 200
 
 
@@ -207,14 +207,14 @@ def test_a_key_is_created_and_revoked_without_script(gateway: Gateway, plain: Vi
     page.get_by_role("button", name="Create the key").click()
     assert KEY.match(page.locator("#new-key").inner_text())
     page.reload()  # the browser sends the form once more
-    assert page.get_by_text("This form has made a key already").is_visible()
+    page.get_by_text("This form has made a key already").wait_for()
     assert len(keys(gateway, "plain")) == 1
 
     plain.go(PAGE)
     page.get_by_role("button", name="Revoke").click()
-    assert page.get_by_role("heading", name="Revoke the key plain?").is_visible()
+    page.get_by_role("heading", name="Revoke the key plain?").wait_for()
     page.get_by_role("button", name="Revoke").click()
-    assert page.get_by_text("Key plain revoked").is_visible()
+    page.get_by_text("Key plain revoked").wait_for()
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_pin_gets_a_target_and_is_removed_without_script(gateway: Gateway, pla
 
     plain.go(f"{PAGE}?edit=model.reasoning")
     page.get_by_role("button", name="Remove the pin").click()
-    assert page.get_by_text("model.reasoning removed").is_visible()
+    page.get_by_text("model.reasoning removed").wait_for()
     assert "model.reasoning" not in pins(gateway)
 
 
@@ -367,8 +367,8 @@ def test_without_a_database_the_page_says_what_still_works(browser: Browser) -> 
         database.execute("ALTER TABLE hermes_api_keys RENAME TO elsewhere")
     window.page.get_by_text("keys and the record cannot be read").wait_for()
 
-    assert window.page.get_by_text("Without the database the switch is a file").is_visible()
-    assert window.page.locator("#pin-0").is_visible()
+    window.page.get_by_text("Without the database the switch is a file").wait_for()
+    window.page.locator("#pin-0").wait_for()
     assert window.page.get_by_role("link", name="New key").count() == 0
     window.close()
     gateway.stop()

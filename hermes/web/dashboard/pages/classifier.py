@@ -43,7 +43,7 @@ def add_routes(bp: Blueprint, site: Site) -> None:
 
     @bp.get(PART)
     def classifier_part() -> Response:
-        return site.frame.fragment("_classifier.html", **values())
+        return site.frame.shared("_classifier.html", request.args.get("range", "")[:10], values)
 
 
 def _view(site: Site, wanted: str) -> ClassifierView:

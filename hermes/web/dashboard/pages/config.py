@@ -49,7 +49,7 @@ def add_routes(bp: Blueprint, site: Site) -> None:
 
     @bp.get(PART)
     def config_part() -> Response:
-        response = site.frame.fragment("_config.html", **values())
+        response = site.frame.shared("_config.html", request.args.get("view", "")[:10], values)
         if "push" in request.args:
             response.headers["HX-Push-Url"] = f"{PAGE}?view=table" if request.args.get("view") == "table" else PAGE
         return response

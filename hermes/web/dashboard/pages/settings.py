@@ -130,7 +130,11 @@ def _add_page(bp: Blueprint, page: _Page) -> None:
     @bp.get(PART)
     def settings_part() -> Response:
         wanted = Wanted.parse(request.args)
-        response = site.frame.fragment("_settings.html", **page.values(wanted, once=_once(wanted)))
+        if wanted.is_still:  # somebody's own form
+            response = site.frame.fragment("_settings.html", **page.values(wanted))
+        else:
+            key = f"{request.host}|{wanted.revoked}"
+            response = site.frame.shared("_settings.html", key, lambda: page.values(wanted, once=""))
         if "push" in request.args:
             response.headers["HX-Push-Url"] = address(**wanted.query())
         return response
@@ -253,11 +257,6 @@ def _add_keys(bp: Blueprint, page: _Page) -> None:
 def _name(site: Site, key_id: str) -> str:
     names = (key.name for key in site.hermes.directories.current().keys.values() if key.id == key_id)
     return next(names, key_id[:40])
-
-
-def _once(wanted: Wanted) -> str:
-    """A form's own random text; none without a form, so that a part that has not changed stays the same."""
-    return secrets.token_hex(8) if wanted.new_key else ""
 
 
 def address(**wanted: Any) -> str:
