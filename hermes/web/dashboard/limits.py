@@ -29,14 +29,15 @@ class Limits:
     def __init__(self, hermes: Hermes) -> None:
         self._hermes = hermes
         self._kept = Kept(self._make, KEPT_S)
+        self._version = -1
 
     def get(self) -> tuple[Limit, ...]:
         """The limits. Raises `BooksUnreadable` where the log does not say what was used."""
+        version = self._hermes.directories.current().version
+        if version != self._version:  # a budget was changed, wherever that was
+            self._version = version
+            self._kept.forget()
         return self._kept.get()
-
-    def forget(self) -> None:
-        """A budget was changed."""
-        self._kept.forget()
 
     def count(self) -> Count | None:
         """How many are near, for the navigation."""

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from flask import Blueprint, Response, request
 
@@ -14,7 +14,8 @@ from hermes.directory import Budget
 from hermes.errors import InvalidRequest, NotFound
 from hermes.storage.export import FORMULA_STARTS
 from hermes.web.dashboard.attempted import attempted
-from hermes.web.dashboard.frame import Toast
+from hermes.web.dashboard.door import page_around
+from hermes.web.dashboard.frame import Toast, htmx
 from hermes.web.dashboard.pages.spend import Spend
 from hermes.web.dashboard.site import Site
 from hermes.web.dashboard.views.budget_form import Form, fits_text
@@ -23,6 +24,9 @@ from hermes.web.dashboard.views.spend import DAYS, Wanted
 
 PAGE: Final = "/dashboard/budgets"
 MOST_CHARS: Final = 300
+MOST_KEYS: Final = 100
+OF_LIMITS: Final = ("q", "edit", "new")
+"""What the address says of the table of limits; the rest of it is about spending."""
 
 Values = dict[str, Any]
 
@@ -43,17 +47,16 @@ def _add_pages(bp: Blueprint, site: Site, spend: Spend) -> None:
     @bp.get("/dashboard/ui/budgets/spend")
     def spend_part() -> Response:
         wanted = Wanted.parse(request.args)
-        response = site.frame.shared("_spend.html", address(wanted), lambda: spend.values(wanted))
+        response = site.frame.shared("_spend.html", f"{wanted.days} {wanted.by}", lambda: spend.values(wanted))
         if "push" in request.args:
-            response.headers["HX-Push-Url"] = address(wanted)
+            response.headers["HX-Push-Url"] = _around(range=wanted.days, by=wanted.by)
         return response
 
     @bp.get("/dashboard/ui/budgets/limits")
     def limits_part() -> Response:
         response = site.frame.fragment("_limits.html", **_limits(site, request.args))
         if "push" in request.args:
-            named = {name: request.args[name] for name in ("q", "edit", "new") if request.args.get(name)}
-            response.headers["HX-Push-Url"] = f"{PAGE}?{urlencode(named)}" if named else PAGE
+            response.headers["HX-Push-Url"] = _around(**{name: request.args.get(name, "") for name in OF_LIMITS})
         return response
 
     @bp.get(f"{PAGE}/spend.csv")
@@ -80,8 +83,10 @@ def _add_pages(bp: Blueprint, site: Site, spend: Spend) -> None:
 
 def _add_acts(bp: Blueprint, site: Site, spend: Spend) -> None:
     def answered(text: str) -> Response:
-        site.limits.forget()
-        return site.frame.acted(Toast(text), PAGE, "_limits.html", **_limits(site, {}))
+        response = site.frame.acted(Toast(text), PAGE, "_limits.html", **_limits(site, {}))
+        if htmx:
+            response.headers["HX-Replace-Url"] = _around(**dict.fromkeys(OF_LIMITS, ""))
+        return response
 
     @bp.post(PAGE)
     def put_budget() -> Response:
@@ -104,7 +109,7 @@ def _add_acts(bp: Blueprint, site: Site, spend: Spend) -> None:
 
 def _refused(site: Site, spend: Spend, form: Form) -> Response:
     """The form again, with the message; where a script asks, only the table that it stands in."""
-    if request.headers.get("HX-Request"):
+    if htmx:
         response = site.frame.fragment("_limits.html", **_limits(site, {}, form))
         response.status_code = 422
         return response
@@ -139,8 +144,11 @@ def _limits(site: Site, args: Mapping[str, str], form: Form | None = None) -> Va
     """The table of limits, a row of it or a row above it being a form."""
     limits, trouble = attempted(site.limits.get)
     text = args.get("q", "").strip()[:MOST_CHARS]
+    asked = {name: args.get(name, "") for name in OF_LIMITS}
     if form is None:
         form = _form(site, args)
+    elif form.message:  # what the part asks for next is the form that was refused
+        asked = {"edit": form.was} if form.was else {"new": "1"}
     shown = [limit for limit in limits or () if _fits(limit, text) or (form is not None and limit.name == form.was)]
     changed = next((limit for limit in shown if form is not None and limit.name == form.was), None)
     return {
@@ -150,8 +158,8 @@ def _limits(site: Site, args: Mapping[str, str], form: Form | None = None) -> Va
         "text": text,
         "form": form,
         "fits": fits_text(form, changed.ahead) if form is not None and changed is not None else "",
-        "part_query": urlencode({name: value for name in ("q", "edit", "new") if (value := args.get(name, ""))}),
-        "choices": {"actions": ACTIONS, "kinds": KINDS, "periods": PERIODS, "units": UNITS},
+        "part_query": urlencode({name: value for name, value in asked.items() if value}),
+        "choices": {"actions": ACTIONS, "kinds": KINDS, "periods": PERIODS, "units": UNITS, "keys": _keys(site)},
     }
 
 
@@ -163,19 +171,22 @@ def _form(site: Site, args: Mapping[str, str]) -> Form | None:
     return next((Form.of(budget) for budget in budgets if name and name_of(budget) == name), None)
 
 
+def _keys(site: Site) -> Mapping[str, str]:
+    """API keys' names by their ids, to choose from."""
+    return {key.id: key.name for key in list(site.hermes.directories.current().keys.values())[:MOST_KEYS]}
+
+
+def _around(**changes: str) -> str:
+    """The address of the page around a part that was asked for, with some of it changed."""
+    query = dict(parse_qsl(urlsplit(page_around()).query))
+    known = {name: query.get(name, "") for name in ("range", "by", *OF_LIMITS)}
+    query = {name: value for name, value in {**known, **changes}.items() if value}
+    return f"{PAGE}?{urlencode(query)}" if query else PAGE
+
+
 def _fits(limit: Limit, text: str) -> bool:
     wanted = text.lower()
     return not wanted or any(wanted in one.lower() for one in (limit.label, limit.kind, limit.budget.id))
-
-
-def address(wanted: Wanted, path: str = PAGE, **changes: str) -> str:
-    """The page's address for what is wanted.
-
-    >>> address(Wanted("7d"), by="user")
-    '/dashboard/budgets?range=7d&by=user'
-    """
-    query = urlencode(wanted.query(**changes))
-    return f"{path}?{query}" if query else path
 
 
 def _csv(rows: list[tuple[str, str, int, int, str]], wanted: Wanted) -> str:

@@ -26,7 +26,7 @@ from hermes.web.dashboard.views.ranges import RANGES, Range, hour_of, hours_betw
 from hermes.web.dashboard.views.savings import saved_usd
 
 SHOWN_CIRCUITS: Final = 6
-SHOWN_REQUESTS: Final = 8
+SHOWN_REQUESTS: Final = 6
 MINUTES: Final = timedelta(minutes=61)
 INTERVALS_S: Final[Mapping[str, float]] = {
     "attention": 10,
@@ -56,7 +56,9 @@ def add_routes(bp: Blueprint, site: Site) -> None:
         if part not in INTERVALS_S:
             raise NotFound("There is no such part of the page.")
         wanted = range_of(request.args.get("range"))
-        return site.frame.shared(f"_overview_{part}.html", wanted.name, lambda: page.values(part, wanted))
+        return site.frame.shared(
+            f"_overview_{part}.html", f"{wanted.name} {request.host_url}", lambda: page.values(part, wanted)
+        )
 
     @bp.post("/dashboard/reset")
     def reset_from_overview() -> Response:
@@ -95,8 +97,16 @@ class Overview:
             "latest": self._latest.get,
         }
         view, trouble = attempted(make[part])
-        common = {"wanted": wanted, "links": self._site.frame.links(), "every_s": int(INTERVALS_S[part])}
-        return {**common, "view": view, "trouble": trouble, "now": time.time(), "shown_circuits": SHOWN_CIRCUITS}
+        return {
+            "wanted": wanted,
+            "links": self._site.frame.links(),
+            "every_s": int(INTERVALS_S[part]),
+            "base": request.host_url,
+            "view": view,
+            "trouble": trouble,
+            "now": time.time(),
+            "shown_circuits": SHOWN_CIRCUITS,
+        }
 
     def _attention(self) -> Sequence[Sentence]:
         hermes = self._site.hermes

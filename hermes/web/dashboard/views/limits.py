@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+from zlib import crc32
 
 from hermes.directory import EACH, Action, Budget, Period, Unit
 from hermes.web.dashboard.marks import money_text
@@ -44,6 +45,11 @@ class Limit:
     def name(self) -> str:
         """As addresses have it: scope, id and period."""
         return name_of(self.budget)
+
+    @property
+    def anchor(self) -> str:
+        """Fit for an element's id, and the same wherever its row stands."""
+        return f"limit-{crc32(self.name.encode('utf-8', 'surrogatepass')):08x}"
 
     @property
     def used_percent(self) -> float:

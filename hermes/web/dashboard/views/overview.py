@@ -249,8 +249,10 @@ class MinutesView:
 
 
 def minutes_view(minutes: Sequence[Minute], now: datetime) -> MinutesView:
-    """The last hour; the minute that is not over is left out."""
-    first = now.replace(second=0, microsecond=0) - timedelta(minutes=CHART_MINUTES)
+    """The last hour; the minute that is not over is left out, unless there was nothing before it."""
+    this = now.strftime("%Y-%m-%dT%H:%M")
+    is_all_new = bool(minutes) and all(minute.at == this for minute in minutes)
+    first = now.replace(second=0, microsecond=0) - timedelta(minutes=CHART_MINUTES - is_all_new)
     at = [(first + timedelta(minutes=place)).strftime("%Y-%m-%dT%H:%M") for place in range(CHART_MINUTES)]
     sums = {name: dict.fromkeys(at, 0) for name in ("simple", "complex", "other", "failed")}
     for minute in minutes:
@@ -300,7 +302,7 @@ class LatestRow:
 
 
 KINDS: Final = {"ok": "ok", "refused": "warn", "client_disconnected": "warn"}
-WORDS: Final = {"ok": "Answered", "refused": "Refused", "client_disconnected": "Hung up", "interrupted": "Broken off"}
+WORDS: Final = {"ok": "OK", "refused": "Refused", "client_disconnected": "Hung up", "interrupted": "Broken"}
 
 
 def latest_rows(rows: Sequence[Latest]) -> tuple[LatestRow, ...]:

@@ -22,10 +22,13 @@ USUAL_DAYS: Final = "14d"
 LABELLED_DAYS: Final = 14
 """Up to so many bars have their sum above them."""
 
+TICK_DAYS: Final = 22
+
 FAR: Final = 1.6
 """A daily limit beyond so many times the highest bar is told in words instead of squeezing the bars."""
 
 DAY_S: Final = 86_400.0
+HOUR_S: Final = 3600.0
 HOUR_SHARE: Final = 1 / 24
 """So much of a day must be over before its rate says anything."""
 
@@ -44,12 +47,6 @@ class Wanted:
         named = cast("By", by) if by in ("user", "function", "model") else "function"
         return cls(days if days in DAYS else USUAL_DAYS, named)
 
-    def query(self, **changes: str) -> dict[str, str]:
-        """The query that asks for this, with some of it changed; what is as usual is left out."""
-        values = {"range": self.days, "by": self.by, **changes}
-        usual = {"range": USUAL_DAYS, "by": "function"}
-        return {name: value for name, value in values.items() if value and value != usual.get(name)}
-
 
 @dataclass(frozen=True, slots=True)
 class Period:
@@ -67,7 +64,9 @@ class Period:
     def left(self, now: datetime) -> str:
         """How long it goes on."""
         seconds = (self.end - now).total_seconds()
-        return f"{seconds / DAY_S:.0f} days" if seconds >= 2 * DAY_S else left_text(seconds).partition(" min")[0]
+        if seconds >= 2 * DAY_S:
+            return f"{seconds / DAY_S:.0f} days"
+        return left_text(seconds // HOUR_S * HOUR_S if seconds >= 2 * HOUR_S else seconds // 60 * 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,7 @@ def spend_chart(spent: Daily, today_ahead: float | None, limit: float | None) ->
     series = [Series(one.name, one.values, one.role, "bars", " USD", 2) for one in spent.spenders]
     fits = limit is not None and limit <= highest * FAR
     layout: dict[str, Any] = {
-        "xaxis": {"type": "category", "showspikes": False},
+        "xaxis": {"type": "category", "showspikes": False, **_ticks(names)},
         "yaxis": {"tickprefix": "$"},
         "annotations": _sums_above(sums, today_ahead) if len(sums) <= LABELLED_DAYS else [],
         "shapes": [*_forecast_box(sums, today_ahead), *([_line(limit)] if fits and limit is not None else [])],
@@ -209,6 +208,15 @@ def spend_chart(spent: Daily, today_ahead: float | None, limit: float | None) ->
     if limit is not None:
         note = f"daily budget {money_text(limit)}" + (", dashed" if fits else " is off this scale")
     return Chart("Day", names, series, layout=layout), label, note
+
+
+def _ticks(names: Sequence[str]) -> dict[str, Any]:
+    """So few names that they find room on a phone: the number of each of some days, else a few whole dates."""
+    if len(names) <= LABELLED_DAYS:
+        texts = [name.partition(" ")[0] for name in names]
+        return {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": texts}
+    places = list(range(len(names) - 1, -1, -TICK_DAYS))
+    return {"tickmode": "array", "tickvals": places, "ticktext": [names[place] for place in places]}
 
 
 def _sums_above(sums: Sequence[float], today_ahead: float | None) -> list[dict[str, Any]]:
