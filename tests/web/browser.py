@@ -67,8 +67,8 @@ class Visit:
         """As a person does."""
         self.go(path)
         self.page.get_by_label("Admin key").fill(key)
-        self.page.get_by_role("button", name="Sign in").click()
-        self.page.wait_for_load_state("load")
+        with self.page.expect_navigation(wait_until="domcontentloaded", timeout=3 * PATIENCE_MS):  # figures take long
+            self.page.get_by_role("button", name="Sign in").click()
 
     def close(self) -> None:
         """Closes the window."""

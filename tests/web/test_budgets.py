@@ -15,6 +15,8 @@ from .browser import Visit
 PAGE = "/dashboard/budgets"
 WHOSE = "team@example.eu"
 FORM = "#budget-form"
+MODEL = {"model": "house-model", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "KEY"}
+UNPRICED = {"models": {tier: {"endpoints": [MODEL]} for tier in ("simple", "complex")}}
 
 
 @pytest.fixture
@@ -191,11 +193,11 @@ def test_spending_is_grouped_by_whom_one_asks_and_kept_as_a_file(gateway: Gatewa
 
 
 def test_models_without_a_price_are_named(browser: Browser) -> None:
-    own = Gateway.start()
-    config = (own.folder / "router_config.yaml").exists()
-    assert not config
+    own = Gateway.start(config=UNPRICED, env={"KEY": "k"})
     window = Visit(browser, own)
     window.sign_in(path=PAGE)
-    assert window.page.get_by_text("No price is known").count() == 0
+
+    expect(window.page.locator("#spend .banner")).to_contain_text("No price is known for house-model.")
+    expect(window.page.locator("#spend .kpi").last).to_contain_text("the complex tier has no known price")
     window.close()
     own.stop()

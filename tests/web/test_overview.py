@@ -83,9 +83,7 @@ def test_a_budget_near_its_limit_leads_to_the_form_that_changes_it(gateway: Gate
     expect(visit.page.get_by_role("form", name="Edit budget for heavy@example.eu")).to_be_visible()
 
 
-def test_the_figures_are_those_of_the_log_and_new_requests_appear_by_themselves(
-    gateway: Gateway, visit: Visit
-) -> None:
+def test_the_figures_are_those_of_the_log_and_new_requests_appear_by_themselves(gateway: Gateway, visit: Visit) -> None:
     before = len(gateway.usage(limit=1000))
     visit.page.evaluate("window.kept = true")
 
