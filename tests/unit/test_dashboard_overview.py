@@ -40,7 +40,7 @@ def policy() -> Policy:
 def circuits(**states: str) -> CircuitsView:
     """The circuits' page; those that are not named are closed."""
     found = [
-        Circuit(one, states.get(one.model.replace("-", "_"), "closed"), 3, 18.0)  # type: ignore[arg-type]
+        Circuit(one, states.get(one.model.replace("-", "_"), "closed"), 3, None, 18.0)  # type: ignore[arg-type]
         for one in policy().endpoints().values()
     ]
     changes = [Change(AT - 42, one.endpoint.id, "closed", "open", 3) for one in found if one.state == "open"]
@@ -259,7 +259,7 @@ def test_the_six_numbers_are_those_of_the_sums() -> None:
     assert (answered.value, answered.detail) == ("98.00", "5.0% by a fallback")
     assert answered.spark == (100.0, 0.0), "refusals are no failures"
     assert (latency.unit, latency.detail) == ("ms", "gateway adds 1.7 ms")
-    assert (spend.value, spend.detail, spend.spark) == ("$3.00", "routing saved $1.50", (1.0, 1.0, 3.0))
+    assert (spend.value, spend.detail, spend.spark) == ("$3.00", "routing saved $1.50", (1e9, 1e9, 3e9))
 
 
 def test_without_requests_what_is_unknown_is_blank_and_zero_is_written() -> None:
