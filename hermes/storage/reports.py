@@ -17,10 +17,10 @@ from peewee import SQL, fn
 from hermes.storage import spans
 from hermes.storage.db import Database
 from hermes.storage.models import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow
-from hermes.storage.rollups import BOUND_FACTOR, BOUNDS, DAY_CHARS, SCALES
+from hermes.storage.rollups import BOUND_FACTOR, BOUNDS, DAY_CHARS, HOUR_CHARS, SCALES
 from hermes.storage.spans import Span, Step, names_within
 
-__all__ = ["Dimension", "Flow", "Latency", "Metric", "Minute", "Order", "Point", "Reports", "Sums"]
+__all__ = ["Bar", "Dimension", "Flow", "Latency", "Metric", "Minute", "Order", "Point", "Reports", "Sums"]
 
 Dimension = Literal["tier", "decision", "model", "endpoint", "status", "stream", "user", "function", "key"]
 Metric = Literal["duration", "ttft", "overhead"]
@@ -97,6 +97,16 @@ class Flow:
 @dataclass(frozen=True, slots=True)
 class Minute:
     """How many requests of a tier ended in a way, of those that began in a minute (`2026-05-10T13:33`)."""
+
+    at: str
+    tier: str
+    status: str
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """How many requests of a tier ended in a way in a step of time."""
 
     at: str
     tier: str
@@ -186,6 +196,17 @@ class Reports:
     def latencies(self, start: datetime, end: datetime, metric: Metric) -> list[tuple[str, Latency]]:
         """The same hour by hour."""
         return self._database.read(_latencies, spans.hours(start, end), metric)
+
+    def bars(
+        self, start: datetime, end: datetime, chars: int, model: str | None = None, decision: str | None = None
+    ) -> list[Bar]:
+        """Requests in equal steps of time, in order; a step in which nothing was is left out.
+
+        Args:
+            chars: how much of `2026-05-10T13:33` is one step's name: 10 days, 13 hours, 15 tens of minutes, 16 minutes.
+                Steps under an hour are known of the last eight days only, and not by model or decision.
+        """
+        return self._database.read(_bars, start, end, chars, model, decision)
 
     def minutes(self, start: datetime, end: datetime) -> list[Minute]:
         """Requests by the minute, in order; of the last eight days only."""
@@ -292,3 +313,18 @@ def _minutes(start: datetime, end: datetime) -> list[Minute]:
         Minute(*values)
         for values in _within(query, MinuteRow.minute, spans.minutes(start, end)).order_by(*keys).tuples()
     ]
+
+
+def _bars(start: datetime, end: datetime, chars: int, model: str | None, decision: str | None) -> list[Bar]:
+    is_fine = chars > HOUR_CHARS
+    source: Any = MinuteRow if is_fine else HourRow
+    time = MinuteRow.minute if is_fine else HourRow.hour
+    at = fn.SUBSTR(time, 1, chars)
+    query = source.select(at, source.tier, source.status, fn.SUM(source.requests))
+    query = _within(query, time, spans.minutes(start, end) if is_fine else spans.hours(start, end))
+    for column, value in (("model", model), ("decision", decision)):
+        if value is not None:
+            query = query.where(getattr(source, column) == value)
+    places = [SQL(str(number)) for number in (1, 2, 3)]
+    rows = query.group_by(*places).order_by(*places).tuples()
+    return [Bar(at, tier, status, int(requests)) for at, tier, status, requests in rows]

@@ -186,10 +186,10 @@ def matching(wanted: UsageFilter) -> Any:
     page, is passed over there. Asked for whole rows, a database reads each of them to see that it does not match.
     """
     query = UsageRow.select(UsageRow.id)
-    for name in UsageFilter.EXACT:
-        value = getattr(wanted, name)
-        if value is not None:
-            query = query.where(getattr(UsageRow, name) == value)
+    for name in (*UsageFilter.EXACT, "fallback", "min_duration_ms", "any_of"):
+        condition = wanted.meets(name, UsageRow)
+        if condition is not None:
+            query = query.where(condition)
     if wanted.since is not None:
         query = query.where(UsageRow.created_at >= wanted.since)
     if wanted.until is not None:

@@ -6,16 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from typing import ClassVar, Final, get_args
+from typing import Any, ClassVar, Final, get_args
 
 from hermes.errors import InvalidRequest
 from hermes.metadata import whole
-from hermes.types import TIERS, Status
+from hermes.types import TIERS, Source, Status
 
 LIMIT_MAX: Final = 1000
 PAGE_MAX: Final = 1_000_000
 
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"tier": TIERS, "status": get_args(Status)}
+FAILED: Final = "failed"
+"""Asked as a status: what ended badly in one way or another."""
+
+FAILURES: Final[tuple[Status, ...]] = ("error", "interrupted")
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tier": TIERS,
+    "status": (*get_args(Status), FAILED),
+    "decision": get_args(Source),
+    "fallback": ("0", "1"),
+}
+DURATION_MAX_MS: Final = 86_400_000
 
 
 def utc_text(moment: datetime) -> str:
@@ -32,7 +42,10 @@ def utc_text(moment: datetime) -> str:
 class UsageFilter:
     """Which rows are wanted, newest first. What is None does not matter."""
 
-    EXACT: ClassVar[tuple[str, ...]] = ("request_id", "user_id", "function_name", "model", "tier", "status")
+    EXACT: ClassVar[tuple[str, ...]] = (
+        "request_id", "user_id", "function_name", "model", "tier", "status", "key_id", "session_key", "decision",
+    )  # fmt: skip
+    OTHERS: ClassVar[tuple[str, ...]] = ("fallback", "min_duration_ms", "from", "to", "limit", "page")
 
     request_id: str | None = None
     user_id: str | None = None
@@ -40,6 +53,18 @@ class UsageFilter:
     model: str | None = None
     tier: str | None = None
     status: str | None = None
+    """One of `Status`, or `FAILED`."""
+
+    key_id: str | None = None
+    session_key: str | None = None
+    decision: str | None = None
+    fallback: bool = False
+    """Only what another endpoint than the first one of its cascade has answered."""
+
+    min_duration_ms: int | None = None
+    any_of: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    """Columns with values, one of which at least must be there: what a search may mean. Empty: nothing fits."""
+
     since: str | None = None
     """The earliest `created_at` that counts, in its form."""
 
@@ -51,23 +76,57 @@ class UsageFilter:
 
     @classmethod
     def parse(cls, args: Mapping[str, str]) -> UsageFilter:
-        """Reads a query: the names of `EXACT`, `from` and `to` (both inclusive), `limit`, `page`; empty is not given.
+        """Reads a query: the names of `EXACT` and of `OTHERS` (`from` and `to` are inclusive); empty is not given.
 
         Raises:
             InvalidRequest: a parameter is not known or its value cannot be used; `param` names it.
         """
-        known = (*cls.EXACT, "from", "to", "limit", "page")
+        known = (*cls.EXACT, *cls.OTHERS)
         for name in args:
             if name not in known:
                 raise InvalidRequest(f"unknown parameter {name[:100]!r}{_suggestion(name, known)}", param=name[:100])
         given = {name: value.strip() for name, value in args.items() if value.strip()}
         return cls(
             **{name: _exact(name, given[name]) for name in cls.EXACT if name in given},
+            fallback=_exact("fallback", given.get("fallback", "0")) == "1",
+            min_duration_ms=_duration(given.get("min_duration_ms")),
             since=_moment("from", given["from"]) if "from" in given else None,
             until=_moment("to", given["to"], is_end=True) if "to" in given else None,
             limit=_whole_number("limit", given.get("limit", "100"), LIMIT_MAX),
             page=_whole_number("page", given.get("page", "1"), PAGE_MAX),
         )
+
+    def meets(self, name: str, columns: Any) -> Any:
+        """The condition of one filter, or None where it does not matter.
+
+        Args:
+            name: of a field of this class, but for `since`, `until`, `limit`, `page`.
+            columns: has the columns as attributes.
+        """
+        value = getattr(self, name)
+        if name == "any_of" and value is not None:
+            return _one_of(columns, value)
+        if value is None or value is False:
+            return None
+        if name == "fallback":
+            return columns.fallback_level > 0
+        if name == "min_duration_ms":
+            return columns.duration_ms >= value
+        if name == "status" and value == FAILED:
+            return columns.status.in_(FAILURES)
+        return getattr(columns, name) == value
+
+
+def _one_of(columns: Any, wanted: tuple[tuple[str, tuple[str, ...]], ...]) -> Any:
+    met: Any = None
+    for name, values in wanted:
+        one = getattr(columns, name).in_(values)
+        met = one if met is None else met | one
+    return columns.id.is_null() if met is None else met
+
+
+def _duration(value: str | None) -> int | None:
+    return None if value is None else _whole_number("min_duration_ms", value, DURATION_MAX_MS)
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:

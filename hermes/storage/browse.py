@@ -1,0 +1,249 @@
+"""Walking through the usage log as a person does: a page from where the last one ended, what is new above it, the
+requests beside one, the greatest of the newest; and what a text that somebody has typed may mean.
+
+Nothing here costs more with the length of the log. A page begins behind a row and never after a number of rows. Where
+no index serves all of a filter, at most `MOST_LOOKED_AT` rows are looked at, and the page says how far that was: who
+wants more goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from peewee import Select, fn
+
+from hermes.storage.db import Database
+from hermes.storage.models import NameRow, UsageRow
+from hermes.storage.repositories import shown_rows
+from hermes.storage.rollups import DAY_CHARS
+from hermes.storage.usage_filter import UsageFilter
+
+MOST_LOOKED_AT: Final = 20_000
+MOST_SORTED: Final = 5_000
+MOST_NAMES: Final = 20
+SHORTEST_ID: Final = 6
+"""A shorter beginning of a request id is none."""
+
+Sort = Literal["duration_ms", "estimated_cost_usd", "total_tokens"]
+SORTS: Final[tuple[Sort, ...]] = ("duration_ms", "estimated_cost_usd", "total_tokens")
+
+FILTERS: Final = (*UsageFilter.EXACT, "fallback", "min_duration_ms", "any_of")
+SERVED: Final[Mapping[str, tuple[str, ...]]] = {
+    "request_id": (),
+    "session_key": (),
+    "user_id": ("function_name", "model", "tier", "status"),
+    "function_name": ("model", "tier", "status"),
+    "key_id": (),
+    "model": ("tier", "status"),
+    "status": ("tier",),
+    "tier": (),
+}
+"""Columns that lead an index in the order of time, and which others stand in it."""
+
+NAMED: Final[Mapping[str, str]] = {"user_id": "user", "function_name": "function", "key_id": "key"}
+
+
+class Mark(NamedTuple):
+    """A place in the log."""
+
+    at: str
+    """`created_at`."""
+
+    number: int
+    """`id`."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Mark:
+        """Where a row is."""
+        return cls(row["created_at"], row["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A piece of the log."""
+
+    rows: list[dict[str, Any]]
+    behind: Mark | None
+    """Where the next one begins; None: this was the last one."""
+
+    looked_at: int = 0
+    """How many rows were looked at, where not all could be; 0: all that mattered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The requests next to one, of those that a filter means."""
+
+    newer: str | None
+    older: str | None
+
+
+def page(database: Database, wanted: UsageFilter, behind: Mark | None, rows: int) -> Page:
+    """The next rows, newest first."""
+    return database.read(_page, wanted, behind, rows)
+
+
+def greatest(database: Database, wanted: UsageFilter, by: Sort, rows: int) -> list[dict[str, Any]]:
+    """The rows with the most of something, among the newest `MOST_SORTED`; the greatest first."""
+    return database.read(_greatest, wanted, by, rows)
+
+
+def count_some(database: Database, wanted: UsageFilter, most: int, above: Mark | None = None) -> int:
+    """How many rows a filter means, counted up to `most`; with `above`, of those that are newer than a place."""
+    return database.read(_count_some, wanted, most, above)
+
+
+def beside(database: Database, wanted: UsageFilter, place: Mark) -> Beside:
+    """Who stands next to a request."""
+    return database.read(_beside, wanted, place)
+
+
+def meaning(database: Database, wanted: UsageFilter, text: str) -> UsageFilter:
+    """The filter, narrowed to what a text may mean: the beginning of a request's id, a session, a part of the name of a
+    user, function or key. Where it can only mean one thing, that is the filter.
+
+    Blocks: for the names of a filter's days.
+    """
+    return database.read(_meaning, wanted, text.replace("\0", ""))
+
+
+def _split(wanted: UsageFilter) -> tuple[list[Any], list[str]]:
+    """What an index serves, as conditions; and the names of the filters that it does not."""
+    given = [name for name in FILTERS if wanted.meets(name, UsageRow) is not None]
+    lead = next((name for name in SERVED if name in given and not _is_several(wanted, name)), None)
+    served = () if lead is None else (lead, *(n for n in SERVED[lead] if not _is_several(wanted, n)))
+    conditions = [wanted.meets(name, UsageRow) for name in given if name in served]
+    if wanted.since is not None:
+        conditions.append(UsageRow.created_at >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(UsageRow.created_at <= wanted.until)
+    return conditions, [name for name in given if name not in served]
+
+
+def _is_several(wanted: UsageFilter, name: str) -> bool:
+    return name == "status" and wanted.status == "failed"
+
+
+def _column_of(name: str, wanted: UsageFilter) -> list[str]:
+    if name == "any_of":
+        return [column for column, _ in wanted.any_of or ()]
+    return [{"fallback": "fallback_level", "min_duration_ms": "duration_ms"}.get(name, name)]
+
+
+def _conditions(wanted: UsageFilter, place: Mark | None, up: bool) -> tuple[list[Any], list[str]]:
+    """The same, for the rows behind a place, or (`up`) above it."""
+    conditions, others = _split(wanted)
+    if place is not None:
+        at, number = place
+        # The first condition alone is what an index serves, in SQLite and in Postgres.
+        if up:
+            conditions += [UsageRow.created_at >= at, (UsageRow.created_at > at) | (UsageRow.id > number)]
+        else:
+            conditions += [UsageRow.created_at <= at, (UsageRow.created_at < at) | (UsageRow.id < number)]
+    return conditions, others
+
+
+def _fitting(wanted: UsageFilter, place: Mark | None = None, *, up: bool = False) -> Any:
+    """The ids of the rows that fit, going on from a place: where an index does not serve it all, of the next
+    `MOST_LOOKED_AT` that it gives.
+    """
+    conditions, others = _conditions(wanted, place, up)
+    if not others:
+        return _where(UsageRow.select(UsageRow.id), conditions).order_by(*_order(UsageRow, up))
+    looked_at = _looked_at(conditions, [c for name in others for c in _columns(name, wanted)], MOST_LOOKED_AT, up)
+    query = Select([looked_at], [looked_at.c.id])
+    return query.where(*(wanted.meets(name, looked_at.c) for name in others)).order_by(*_order(looked_at.c, up))
+
+
+def _looked_at(conditions: list[Any], columns: list[str], most: int, up: bool) -> Any:
+    names = dict.fromkeys(["id", "created_at", *columns])
+    query = UsageRow.select(*(getattr(UsageRow, name) for name in names))
+    return _where(query, conditions).order_by(*_order(UsageRow, up)).limit(most).alias("looked_at")
+
+
+def _where(query: Any, conditions: list[Any]) -> Any:
+    return query.where(*conditions) if conditions else query
+
+
+def _order(columns: Any, up: bool) -> tuple[Any, Any]:
+    keys = (columns.created_at, columns.id)
+    return (keys[0].asc(), keys[1].asc()) if up else (keys[0].desc(), keys[1].desc())
+
+
+def _columns(name: str, wanted: UsageFilter) -> list[str]:
+    if name == "any_of":
+        return [column for column, _ in wanted.any_of or ()]
+    return [{"fallback": "fallback_level", "min_duration_ms": "duration_ms"}.get(name, name)]
+
+
+def _page(wanted: UsageFilter, behind: Mark | None, rows: int) -> Page:
+    found = shown_rows(_fitting(wanted, behind).limit(rows + 1))
+    if len(found) > rows:
+        return Page(found[:rows], Mark.of(found[rows - 1]))
+    conditions, others = _conditions(wanted, behind, up=False)
+    if not others or wanted.any_of == ():
+        return Page(found, None)
+    # Where the looking ended: beyond that there may be more.
+    query = _where(UsageRow.select(UsageRow.created_at, UsageRow.id), conditions)
+    last = query.order_by(*_order(UsageRow, up=False)).offset(MOST_LOOKED_AT - 1).limit(1).tuples().first()
+    return Page(found, None) if last is None else Page(found, Mark(*last), MOST_LOOKED_AT)
+
+
+def _greatest(wanted: UsageFilter, by: Sort, rows: int) -> list[dict[str, Any]]:
+    conditions, others = _split(wanted)
+    columns = [by, *(c for name in others for c in _columns(name, wanted))]
+    newest = _looked_at(conditions, columns, MOST_SORTED, up=False)
+    value = fn.COALESCE(getattr(newest.c, by), -1)  # unknown is last, in either database
+    query = Select([newest], [newest.c.id]).order_by(value.desc(), newest.c.id.desc()).limit(rows)
+    if others:
+        query = query.where(*(wanted.meets(name, newest.c) for name in others))
+    found = shown_rows(query)
+    return sorted(found, key=lambda row: -1.0 if row[by] is None else float(row[by]), reverse=True)
+
+
+def _count_some(wanted: UsageFilter, most: int, above: Mark | None) -> int:
+    some = _fitting(wanted, above, up=above is not None).limit(most).alias("some")
+    return int(Select([some], [fn.COUNT(some.c.id)]).scalar(UsageRow._meta.database) or 0)
+
+
+def _beside(wanted: UsageFilter, place: Mark) -> Beside:
+    newer, older = (
+        next((row["request_id"] for row in shown_rows(_fitting(wanted, place, up=up).limit(1))), None)
+        for up in (True, False)
+    )
+    return Beside(newer, older)
+
+
+def _meaning(wanted: UsageFilter, text: str) -> UsageFilter:
+    found = {"request_id": _ids(text), "session_key": _exactly("session_key", text)}
+    for column, dimension in NAMED.items():
+        found[column] = list(dict.fromkeys([*_exactly(column, text), *_names(dimension, text, wanted)]))
+    any_of = tuple((column, tuple(values)) for column, values in found.items() if values)
+    if len(any_of) == 1 and len(any_of[0][1]) == 1 and getattr(wanted, any_of[0][0]) is None:
+        return replace(wanted, **{any_of[0][0]: any_of[0][1][0]})
+    return replace(wanted, any_of=any_of)
+
+
+def _ids(text: str) -> list[str]:
+    query = UsageRow.select(UsageRow.request_id).where(UsageRow.request_id == text)
+    if len(text) >= SHORTEST_ID:
+        # A range, which an index serves; a collation may take more for it than what begins with the text.
+        within = (UsageRow.request_id >= text) & (UsageRow.request_id < text + "\U0010ffff")
+        query = UsageRow.select(UsageRow.request_id).where(within).order_by(UsageRow.request_id).limit(MOST_NAMES)
+    return [found for (found,) in query.tuples() if found.startswith(text)]
+
+
+def _exactly(column: str, text: str) -> list[str]:
+    field = getattr(UsageRow, column)
+    return [found for (found,) in UsageRow.select(field).where(field == text).limit(1).tuples()]
+
+
+def _names(dimension: str, text: str, wanted: UsageFilter) -> list[str]:
+    query: Any = NameRow.select(NameRow.name).distinct().where(NameRow.dimension == dimension, NameRow.grain == "day")
+    if wanted.since is not None:
+        query = query.where(NameRow.at >= wanted.since[:DAY_CHARS])
+    if wanted.until is not None:
+        query = query.where(NameRow.at <= wanted.until[:DAY_CHARS])
+    return [name for (name,) in query.where(NameRow.name.contains(text)).limit(MOST_NAMES).tuples()]
