@@ -30,7 +30,7 @@
     return !!selection && !selection.isCollapsed && region.contains(selection.anchorNode);
   };
   const live = region => !paused && document.visibilityState === 'visible' && !$('dialog[open]') && !isBusy(region)
-    && (misses < MISSES || now() - lastTry >= BACK_OFF_MS);
+    && (misses < MISSES || now() - lastTry >= BACK_OFF_MS) && (region.dataset.live !== 'top' || scrollY < 200);
 
   const heard = () => { misses = 0; heardAt = now(); $('#stale').hidden = true; };
   const missed = () => { misses += 1; if (misses >= MISSES) $('#stale').hidden = false; };
@@ -60,7 +60,22 @@
     if (!isPoll(ctx)) { $$('[data-live],#strip').forEach(region => tags.delete(region)); heard(); }
     announce();
     ageToasts();
+    followDrawer();
   });
+
+  // The row of the request that the drawer shows is marked; focus goes into the drawer, and back to the row.
+  let shown = $('#drawer')?.dataset.request || '';
+  const followDrawer = () => {
+    const drawer = $('#drawer');
+    if (!drawer) return;
+    const open = drawer.dataset.request || '', rowOf = id => document.getElementById(`row-${id}`);
+    $$('#rows tr[aria-selected]').forEach(row => { if (row !== rowOf(open)) row.removeAttribute('aria-selected'); });
+    if (open) rowOf(open)?.setAttribute('aria-selected', 'true');
+    if (open === shown) return;
+    if (open) { drawer.focus({ preventScroll: true }); rowOf(open)?.scrollIntoView({ block: 'nearest' }); }
+    else (document.getElementById(`link-${shown}`) || $('#rows a.rowlink'))?.focus();
+    shown = open;
+  };
 
   // Only what has changed is said aloud.
   let said = $('#strip')?.dataset.announce;
@@ -176,8 +191,10 @@
     '/': () => { const field = $('main input[type=search]'); if (field) field.focus(); else openPalette(); },
     '.': () => { paused = !paused; tick(); },
     '?': () => $('#keys').showModal(),
-    j: () => moveRow(1), k: () => moveRow(-1), t: setTheme,
+    j: () => moveRow(1), k: () => moveRow(-1), t: setTheme, e: () => $('[data-export]')?.click(),
+    ArrowUp: () => $('#drawer [data-newer]')?.click(), ArrowDown: () => $('#drawer [data-older]')?.click(),
   };
+  const ARROWS = ['ArrowUp', 'ArrowDown'];
   document.addEventListener('keydown', event => {
     if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === 'k') { event.preventDefault(); if (!palette.open) openPalette(); return; }
     if (event.key === 'Escape' && !$('dialog[open]')) { closeDrawer(); return; }
@@ -186,15 +203,23 @@
     if (wantsGo && goto[event.key]) { location.href = goto[event.key]; return; }
     wantsGo = event.key === 'g';
     if (wantsGo) setTimeout(() => { wantsGo = false; }, 900);
+    if (ARROWS.includes(event.key) && !event.target.matches('#drawer.opened')) return;
     if (KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
   });
 
   /* 5 clocks: text only, never announced ----------------------------------------------------------------------------- */
   const counts = new WeakMap();                  // where a countdown began, and at which value
+  const ago = seconds => (seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${Math.floor(seconds / 60)} min`
+    : seconds < 86400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86400)} d`);
   const tick = () => {
     const seconds = Math.round((now() - heardAt) / 1000), label = $('#updated');
     if (label) label.textContent = paused ? 'Paused' : seconds < 2 ? 'Updated now' : `Updated ${seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`} ago`;
     if (paused) return;
+    $$('time[data-ago]').forEach(node => {
+      if (!counts.has(node)) counts.set(node, { at: now() - 1000 * node.dataset.ago });
+      const text = ago(Math.floor((now() - counts.get(node).at) / 1000));
+      if (node.textContent !== text) node.textContent = text;
+    });
     $$('[data-count]').forEach(node => {
       const given = node.dataset.count, known = counts.get(node);
       if (!known || known.given !== given) counts.set(node, { given, at: now() });

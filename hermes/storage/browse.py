@@ -222,12 +222,13 @@ def _meaning(wanted: UsageFilter, text: str) -> UsageFilter:
         found[column] = list(dict.fromkeys([*_exactly(column, text), *_names(dimension, text, wanted)]))
     any_of = tuple((column, tuple(values)) for column, values in found.items() if values)
     if len(any_of) == 1 and len(any_of[0][1]) == 1 and getattr(wanted, any_of[0][0]) is None:
-        return replace(wanted, **{any_of[0][0]: any_of[0][1][0]})
+        only: dict[str, Any] = {any_of[0][0]: any_of[0][1][0]}
+        return replace(wanted, **only)
     return replace(wanted, any_of=any_of)
 
 
 def _ids(text: str) -> list[str]:
-    query = UsageRow.select(UsageRow.request_id).where(UsageRow.request_id == text)
+    query: Any = UsageRow.select(UsageRow.request_id).where(UsageRow.request_id == text)
     if len(text) >= SHORTEST_ID:
         # A range, which an index serves; a collation may take more for it than what begins with the text.
         within = (UsageRow.request_id >= text) & (UsageRow.request_id < text + "\U0010ffff")
@@ -237,7 +238,8 @@ def _ids(text: str) -> list[str]:
 
 def _exactly(column: str, text: str) -> list[str]:
     field = getattr(UsageRow, column)
-    return [found for (found,) in UsageRow.select(field).where(field == text).limit(1).tuples()]
+    query: Any = UsageRow.select(field).where(field == text).limit(1).tuples()
+    return [found for (found,) in query]
 
 
 def _names(dimension: str, text: str, wanted: UsageFilter) -> list[str]:

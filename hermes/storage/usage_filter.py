@@ -86,8 +86,9 @@ class UsageFilter:
             if name not in known:
                 raise InvalidRequest(f"unknown parameter {name[:100]!r}{_suggestion(name, known)}", param=name[:100])
         given = {name: value.strip() for name, value in args.items() if value.strip()}
+        exact: dict[str, Any] = {name: _exact(name, given[name]) for name in cls.EXACT if name in given}
         return cls(
-            **{name: _exact(name, given[name]) for name in cls.EXACT if name in given},
+            **exact,
             fallback=_exact("fallback", given.get("fallback", "0")) == "1",
             min_duration_ms=_duration(given.get("min_duration_ms")),
             since=_moment("from", given["from"]) if "from" in given else None,

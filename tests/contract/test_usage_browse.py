@@ -101,7 +101,8 @@ def test_neighbours_are_those_of_the_filter(database: Database, log: UsageReposi
 
 def test_the_ends_of_the_log_have_one_neighbour(database: Database, log: UsageRepository) -> None:
     first, last = log.get("request-00"), log.get("request-11")
-    assert first is not None and last is not None
+    assert first is not None
+    assert last is not None
 
     assert beside(database, UsageFilter(), Mark.of(first)) == Beside("request-01", None)
     assert beside(database, UsageFilter(), Mark.of(last)) == Beside(None, "request-10")

@@ -29,6 +29,7 @@ PAGES = (
     Shown("config", "/dashboard/config", "#config pre"),
     Shown("config-table", "/dashboard/config?view=table", "#config table"),
     Shown("stop", "/dashboard/settings/stop", "main form"),
+    Shown("usage", "/dashboard/usage", "#rows tr.hit"),
     Shown("confirm", "/dashboard/sessions/evict-all", "main form"),
     Shown("nowhere", "/dashboard/nowhere", ".empty"),
 )

@@ -19,11 +19,11 @@ from hermes.web.dashboard.door import SIGN_IN, Door, page_around
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
 from hermes.web.dashboard.limits import Limits
-from hermes.web.dashboard.pages import budgets, circuits, classifier, config, overview, sessions, settings, traces
+from hermes.web.dashboard.pages import budgets, circuits, classifier, config, overview, sessions, settings, traces, usage
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (overview, circuits, sessions, traces, budgets, settings, config, classifier)
+PAGES: Final = (overview, usage, traces, circuits, sessions, budgets, settings, config, classifier)
 """Modules with `add_routes(blueprint, site)`."""
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from hermes.observe.tracewords import plain
+
 SPARK_ROOM: Final = 4.0
 """How much of a sparkline's height stays free, so that its line is not cut."""
 
@@ -104,12 +106,22 @@ def spark_path(values: Sequence[float], width: float, height: float) -> str:
     return "M" + "L".join(points)
 
 
+def request_name(request_id: str) -> str:
+    """A request's id as far as it tells requests apart in a row.
+
+    >>> request_name("req_7f3a91c2b5d04e6f8a1b"), request_name("mine")
+    ('7f3a91c2', 'mine')
+    """
+    return plain(request_id).removeprefix("req_")[:8]
+
+
 FILTERS: Final = {
     "ago": ago_text,
     "left": left_text,
     "duration": duration_text,
     "money": money_text,
     "share": share_text,
+    "request_name": request_name,
     "commas": lambda number: f"{number:,}",
 }
 """What templates may call on a number."""
