@@ -23,6 +23,9 @@ from hermes.storage.usage_filter import UsageFilter
 MOST_LOOKED_AT: Final = 20_000
 MOST_SORTED: Final = 5_000
 MOST_NAMES: Final = 20
+ID_PREFIX: Final = "req_"
+"""What our own ids begin with; pages show them without it."""
+
 SHORTEST_ID: Final = 6
 """A shorter beginning of a request id is none."""
 
@@ -228,12 +231,16 @@ def _meaning(wanted: UsageFilter, text: str) -> UsageFilter:
 
 
 def _ids(text: str) -> list[str]:
-    query: Any = UsageRow.select(UsageRow.request_id).where(UsageRow.request_id == text)
-    if len(text) >= SHORTEST_ID:
-        # A range, which an index serves; a collation may take more for it than what begins with the text.
-        within = (UsageRow.request_id >= text) & (UsageRow.request_id < text + "\U0010ffff")
-        query = UsageRow.select(UsageRow.request_id).where(within).order_by(UsageRow.request_id).limit(MOST_NAMES)
-    return [found for (found,) in query.tuples() if found.startswith(text)]
+    if len(text) < SHORTEST_ID:
+        return _exactly("request_id", text)
+    return [found for start in (text, ID_PREFIX + text) for found in _beginning_with(start)]
+
+
+def _beginning_with(start: str) -> list[str]:
+    # A range, which an index serves; a collation may take more for it than what begins with the text.
+    within = (UsageRow.request_id >= start) & (UsageRow.request_id < start + "\U0010ffff")
+    query: Any = UsageRow.select(UsageRow.request_id).where(within).order_by(UsageRow.request_id).limit(MOST_NAMES)
+    return [found for (found,) in query.tuples() if found.startswith(start)]
 
 
 def _exactly(column: str, text: str) -> list[str]:

@@ -12,6 +12,9 @@ from hermes.observe.tracewords import plain
 SPARK_ROOM: Final = 4.0
 """How much of a sparkline's height stays free, so that its line is not cut."""
 
+ID_PREFIX: Final = "req_"
+ID_CHARS: Final = 12
+
 LEVELS: Final = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"))
 
 
@@ -110,9 +113,9 @@ def request_name(request_id: str) -> str:
     """A request's id as far as it tells requests apart in a row.
 
     >>> request_name("req_7f3a91c2b5d04e6f8a1b"), request_name("mine")
-    ('7f3a91c2', 'mine')
+    ('7f3a91c2b5d0', 'mine')
     """
-    return plain(request_id).removeprefix("req_")[:8]
+    return plain(request_id).removeprefix(ID_PREFIX)[:ID_CHARS]  # ids begin with the time: less would be alike
 
 
 FILTERS: Final = {

@@ -19,7 +19,7 @@ JOINERS: Final = frozenset("\u200c\u200d")
 HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 MOST_CHARS: Final = 20_000
 SCALE_STEPS: Final = (1, 2, 5)
-MOST_MARKS: Final = 5
+MOST_MARKS: Final = 4.5
 
 PASSED: Final[tuple[tuple[str, str, str], ...]] = (
     ("override", "Override keyword", "None in the message"),
