@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sqlite3
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.e2e.gateway import Gateway
@@ -20,19 +16,6 @@ from .pages import HOSTILE
 
 PAGE = "/dashboard/usage"
 MANY = 130
-
-
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
-    """A server whose prompts are stored whole."""
-    running = Gateway.start(json.dumps(CONFIG))
-    yield running
-    logs = running.logs()
-    running.stop()
-    assert "Traceback" not in logs
-
-
-CONFIG: dict[str, Any] = {"demo": True, "logging": {"store_prompts": "full"}}
 
 
 def test_a_request_is_found_by_its_id_and_opened(gateway: Gateway, visit: Visit) -> None:
@@ -107,7 +90,7 @@ def test_the_file_holds_exactly_what_the_filters_show(gateway: Gateway, visit: V
         visit.page.get_by_role("link", name="CSV").click()
 
     rows = list(csv.DictReader(io.StringIO(started.value.path().read_text(encoding="utf-8"))))
-    assert [row["prompt_preview"] for row in rows] == ["'=HYPERLINK(\"http://x.test\")"]
+    assert [row["prompt_preview"] for row in rows] == ['\'=HYPERLINK("http://x.test")']
     assert visit.page.locator("#rows tr.hit").count() == 1
     name = started.value.suggested_filename
     assert "user_id-emil" in name
@@ -144,7 +127,7 @@ def test_nothing_that_fits_names_the_filter_to_take_away(gateway: Gateway, visit
 
 
 def test_what_strangers_have_written_is_text(gateway: Gateway, visit: Visit) -> None:
-    hostile = f"{HOSTILE}\n\x1b[31mred\u202etxt {'w' * 3000} =1+1 مرحبا"
+    hostile = f"{HOSTILE}\n\x1b[31mred\u202etxt مرحبا {'w' * 400}"
     answer = gateway.chat(hostile, user="\u202e<b>hans</b>")
     gateway.usage(1, request_id=answer.request_id)
     visit.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
@@ -182,7 +165,7 @@ def test_all_of_it_can_be_read_without_script(gateway: Gateway, browser: Browser
     window.page.locator(f"#link-{answer.request_id}").click()
 
     assert "without script" in window.page.locator("#drawer #payload").inner_text()
-    window.page.get_by_role("link", name="Close").click()
+    window.page.get_by_role("link", name="Close", exact=True).click()
     assert window.page.locator("#rows tr.hit").count() == 1
     assert not window.page.locator("#drawer").is_visible()
     window.close()
@@ -193,7 +176,7 @@ def test_rows_that_are_slow_to_come_have_a_place_held_for_them(gateway: Gateway,
     gateway.usage(1, user_id="jana")
     visit.sign_in(path=PAGE)
     held: list[Route] = []
-    visit.page.route("**/dashboard/ui/usage?*", held.append)
+    visit.page.route("**/dashboard/ui/usage?*", lambda route: held.append(route))
 
     visit.page.get_by_label("Search requests").fill("jana")
     visit.page.locator("#usage-loading .skeleton").first.wait_for()
@@ -218,7 +201,7 @@ def test_rows_come_as_one_scrolls_down(gateway: Gateway, visit: Visit) -> None:
 
 
 def test_the_first_visit_says_how_a_request_gets_here(browser: Browser) -> None:
-    fresh = Gateway.start(json.dumps(CONFIG))
+    fresh = Gateway.start()
     window = Visit(browser, fresh)
 
     window.sign_in(path=PAGE)
@@ -237,13 +220,14 @@ def copy_rows(gateway: Gateway, user: str, number: int) -> None:
     with sqlite3.connect(gateway.folder / "hermes.db") as database:
         names = [name for _, name, *_ in database.execute("PRAGMA table_info(ai_usage_logs)") if name != "id"]
         row = dict(zip(names, database.execute(
-            f"SELECT {', '.join(names)} FROM ai_usage_logs WHERE user_id = ?", (user,)  # noqa: S608
+            f"SELECT {', '.join(names)} FROM ai_usage_logs WHERE user_id = ?", (user,)
         ).fetchone(), strict=True))  # fmt: skip
         for place in range(1, number):
             at = (datetime.now(UTC) - timedelta(minutes=place)).isoformat(timespec="milliseconds")
             values = {**row, "request_id": f"copy_{place}", "created_at": at.replace("+00:00", "Z")}
             marks = ", ".join("?" * len(names))
             database.execute(
-                f"INSERT INTO ai_usage_logs ({', '.join(names)}) VALUES ({marks})", list(values.values())  # noqa: S608
+                f"INSERT INTO ai_usage_logs ({', '.join(names)}) VALUES ({marks})",
+                list(values.values()),
             )
     database.close()
