@@ -19,7 +19,17 @@ from hermes.web.dashboard.door import SIGN_IN, Door, page_around
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
 from hermes.web.dashboard.limits import Limits
-from hermes.web.dashboard.pages import budgets, circuits, classifier, config, overview, sessions, settings, traces, usage
+from hermes.web.dashboard.pages import (
+    budgets,
+    circuits,
+    classifier,
+    config,
+    overview,
+    sessions,
+    settings,
+    traces,
+    usage,
+)
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
