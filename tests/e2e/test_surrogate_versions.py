@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -115,18 +116,20 @@ def test_an_unsound_version_is_refused_in_a_log_line_and_the_old_one_goes_on(
 
 
 def traces(world: World, number: int) -> None:
+    """Of today: the server forgets what is old."""
+    today = datetime.now(UTC)
     rows: list[dict[str, Any]] = []
     for at in range(number):
         is_hard = at % 3 == 0
         task = "reconcile the ledger of" if is_hard else "opening hours of"
         text = f"{task} {'abcdefghij'[at % 10] * (at % 23 + 1)} {at // 10}"
         tier = "complex" if is_hard else "simple"
-        moment = f"2026-05-10T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z"
+        moment = f"{today:%Y-%m-%d}T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z"
         rows.append({"ts": moment, "event": "classify", "source": "teacher", "classifier_result": tier,
                      "user_message_preview": text})  # fmt: skip
     folder = world.gateway.folder / "traces"
     folder.mkdir(exist_ok=True)
-    (folder / "router-trace-20260510.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / f"router-trace-{today:%Y%m%d}.jsonl.1").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 @pytest.mark.timeout(240)
