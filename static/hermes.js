@@ -215,9 +215,10 @@
     const seconds = Math.round((now() - heardAt) / 1000), label = $('#updated');
     if (label) label.textContent = paused ? 'Paused' : seconds < 2 ? 'Updated now' : `Updated ${seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`} ago`;
     if (paused) return;
+    const at = now();
     $$('time[data-ago]').forEach(node => {
-      if (!counts.has(node)) counts.set(node, { at: now() - 1000 * node.dataset.ago });
-      const text = ago(Math.floor((now() - counts.get(node).at) / 1000));
+      if (!counts.has(node)) counts.set(node, { at: at - 1000 * node.dataset.ago });
+      const text = ago(Math.round((at - counts.get(node).at) / 1000));
       if (node.textContent !== text) node.textContent = text;
     });
     $$('[data-count]').forEach(node => {
