@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from peewee import Select, fn
 
+from hermes.metadata import whole
 from hermes.storage.db import Database
 from hermes.storage.models import NameRow, UsageRow
 from hermes.storage.repositories import shown_rows
@@ -109,7 +110,7 @@ def meaning(database: Database, wanted: UsageFilter, text: str) -> UsageFilter:
 
     Blocks: for the names of a filter's days.
     """
-    return database.read(_meaning, wanted, text.replace("\0", ""))
+    return database.read(_meaning, wanted, whole(text.replace("\0", "")))
 
 
 def _split(wanted: UsageFilter) -> tuple[list[Any], list[str]]:

@@ -76,7 +76,7 @@ def test_rows_are_walked_through_and_requests_opened_by_keys(gateway: Gateway, v
     visit.page.keyboard.press("Escape")
 
     expect(visit.page.locator("#drawer")).to_be_hidden()
-    visit.page.wait_for_function(f"document.activeElement.id === 'link-{ids[1]}'")
+    expect(visit.page.locator(f"#link-{ids[1]}")).to_be_focused()
     assert visit.page.url.endswith(f"{PAGE}?user_id=dora")
 
 
@@ -211,6 +211,23 @@ def test_the_first_visit_says_how_a_request_gets_here(browser: Browser) -> None:
     assert window.faults == []
     window.close()
     fresh.stop()
+
+
+def test_a_log_that_cannot_be_read_says_so_and_the_page_stays(browser: Browser) -> None:
+    broken = Gateway.start()
+    window = Visit(browser, broken)
+    window.sign_in()
+    with sqlite3.connect(broken.folder / "hermes.db") as database:
+        database.execute("ALTER TABLE ai_usage_logs RENAME TO aside")
+    database.close()
+
+    answer = window.go(PAGE)
+
+    assert answer.status == 200
+    assert window.page.get_by_text("The usage log cannot be read at the moment").is_visible()
+    assert window.page.get_by_role("heading", name="Usage log").is_visible()
+    window.close()
+    broken.stop()
 
 
 def copy_rows(gateway: Gateway, user: str, number: int) -> None:
