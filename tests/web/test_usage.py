@@ -155,12 +155,12 @@ def test_an_unknown_id_is_a_clear_page(visit: Visit) -> None:
 
 
 def test_all_of_it_can_be_read_without_script(gateway: Gateway, browser: Browser) -> None:
-    answer = gateway.chat("without script", user="ida")
-    gateway.usage(1, user_id="ida")
+    answer = gateway.chat("without script", user="without-script")
+    gateway.usage(1, user_id="without-script")
     window = Visit(browser, gateway, java_script_enabled=False)
     window.sign_in(path=PAGE)
 
-    window.page.get_by_label("Search requests").fill("ida")
+    window.page.get_by_label("Search requests").fill("without-script")
     window.page.get_by_role("button", name="Search").click()
     window.page.locator(f"#link-{answer.request_id}").click()
 
