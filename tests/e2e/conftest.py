@@ -8,6 +8,9 @@ import pytest
 
 from .world import World
 
+collect_ignore = ["runtimes"]
+"""What the clients' tests run by itself, outside of pytest's own process."""
+
 
 @pytest.fixture(scope="module")
 def running_world() -> Iterator[World]:
