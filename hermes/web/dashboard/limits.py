@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from hermes.bootstrap import Hermes
 from hermes.directory import Budget, BudgetScope
+from hermes.errors import BooksUnreadable
 from hermes.storage.reports import Point
 from hermes.web.dashboard.attempted import attempted
 from hermes.web.dashboard.views.kept import Kept
@@ -51,6 +52,8 @@ class Limits:
     def _make(self) -> tuple[Limit, ...]:
         hermes = self._hermes
         directory = hermes.directories.current()
+        if directory.budgets and not hermes.backfill.is_complete():
+            raise BooksUnreadable("Older rows are still being added up; what was used is shown when that is done.")
         used = [(budget, hermes.spent(budget)) for budget in directory.budgets[:MOST]]
         key_names = {key.id: key.name for key in directory.keys.values()}
         return limits_of(used, key_names, time.time(), _Sparks(hermes, used).of)

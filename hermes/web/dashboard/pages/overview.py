@@ -162,7 +162,7 @@ def saved(site: Site, start: datetime, end: datetime) -> float | None:
     """What routing has saved in USD, against the complex tier's primary; None where its price is unknown."""
     hermes = site.hermes
     cascade = hermes.policies.current().cascades.get("complex")
-    if cascade is None or not cascade.endpoints:
+    if cascade is None or not cascade.endpoints or hermes.prices.price(cascade.endpoints[0]) is None:
         return None
     primary = cascade.endpoints[0]
 

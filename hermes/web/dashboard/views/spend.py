@@ -214,6 +214,8 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
     """So few names that they find room on a phone: the number of each of some days, else a few whole dates."""
     if len(names) <= LABELLED_DAYS:
         texts = [name.partition(" ")[0] for name in names]
+        if len(texts) > LABELLED_DAYS // 2:
+            texts[-2] = ""  # its place is taken by the longer "today"
         return {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": texts}
     places = list(range(len(names) - 1, -1, -TICK_DAYS))
     return {"tickmode": "array", "tickvals": places, "ticktext": [names[place] for place in places]}
