@@ -10,7 +10,7 @@ from peewee import fn
 
 from hermes.storage import spans
 from hermes.storage.db import Database
-from hermes.storage.models import HourRow
+from hermes.storage.models import HourRow, NameRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,29 @@ def consumption(database: Database, start: datetime, end: datetime) -> list[Cons
     held against anything.
     """
     return database.read(_consumption, spans.hours(start, end))
+
+
+def spent_nanousd(database: Database, start: datetime, end: datetime) -> int:
+    """What all together have spent in a range of whole hours. Of the sums by name: a month is thirty days in them."""
+    return database.read(_spent, start, end)
+
+
+def spent_by_day(database: Database, start: datetime, end: datetime) -> list[tuple[str, int]]:
+    """The same day by day, in nano-USD; a day in which nothing was is left out."""
+    return database.read(_by_day, spans.days(start, end))
+
+
+def _spent(start: datetime, end: datetime) -> int:
+    # Any dimension comes to all rows; of functions there are few.
+    query: Any = NameRow.select(fn.COALESCE(fn.SUM(NameRow.nanousd), 0))
+    return int(query.where(spans.names_within("function", start, end)).scalar())
+
+
+def _by_day(span: spans.Span) -> list[tuple[str, int]]:
+    query: Any = NameRow.select(NameRow.at, fn.SUM(NameRow.nanousd))
+    query = query.where(NameRow.dimension == "function", NameRow.grain == "day")
+    query = query.where(NameRow.at >= span[0], NameRow.at < span[1]).group_by(NameRow.at).order_by(NameRow.at)
+    return [(day, int(nanousd)) for day, nanousd in query.tuples()]
 
 
 def _consumption(span: spans.Span) -> list[Consumption]:

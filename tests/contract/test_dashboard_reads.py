@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.storage.consumption import Consumption, consumption
+from hermes.storage.consumption import Consumption, consumption, spent_by_day, spent_nanousd
 from hermes.storage.db import Database
 from hermes.storage.latest import latest
 from hermes.storage.repositories import UsageRepository
@@ -52,6 +52,24 @@ def test_what_tiers_have_consumed_leaves_out_what_has_no_price(database: Databas
     ]
 
 
+def test_what_was_spent_is_that_of_all_together_whoever_spent_it(database: Database) -> None:
+    UsageRepository(database).insert(
+        [
+            answered("a", function_name="f"),
+            answered("b", function_name=None, created_at="2026-05-02T23:59:59.999Z"),
+            answered("free", estimated_cost_usd=None),
+            answered("later", created_at="2026-05-03T00:00:00.000Z"),
+        ]
+    )
+    end = datetime(2026, 5, 3, tzinfo=UTC)
+
+    assert spent_nanousd(database, START, end) == 1_000
+    assert spent_nanousd(database, START, END) == 500
+    assert spent_by_day(database, START, end) == [("2026-05-01", 500), ("2026-05-02", 500)]
+
+
 def test_an_empty_log_has_neither(database: Database) -> None:
     assert latest(database, 5) == []
+    assert spent_by_day(database, START, END) == []
+    assert spent_nanousd(database, START, END) == 0
     assert consumption(database, START, END) == []

@@ -190,7 +190,8 @@ def test_a_period_tells_how_long_it_goes_on(end: datetime, left: str) -> None:
 
 def spent(*points: tuple[str, str, float], most: tuple[str, ...] = ("a", "b")) -> Any:
     found = [Point(at, name, Sums(nanousd=int(usd * NANO))) for at, name, usd in points]
-    return daily(days_until(NOON, 3), [point for point in found if point.name in most], found, most)
+    wholes = [(point.at, point.sums.nanousd) for point in found]
+    return daily(days_until(NOON, 3), [point for point in found if point.name in most], wholes, most)
 
 
 def test_spending_by_day_comes_to_the_whole() -> None:

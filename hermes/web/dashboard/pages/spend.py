@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from hermes.admission.periods import period_bounds
 from hermes.directory import Period as PeriodName
+from hermes.storage.consumption import spent_by_day, spent_nanousd
 from hermes.storage.reports import Point
 from hermes.web.dashboard.attempted import attempted
 from hermes.web.dashboard.pages.overview import saved
@@ -32,6 +34,7 @@ KEPT_S: Final = 15.0
 MODELS: Final = 100
 MOST_CSV_NAMES: Final = 1000
 DAY: Final = timedelta(days=1)
+RECENT: Final = timedelta(days=7)
 
 
 class Spend:
@@ -73,11 +76,9 @@ class Spend:
         reports = hermes.reports
         today, month = self._period("day", now), self._period("month", now)
         start = now - timedelta(days=DAYS[wanted.days] - 1)
-        most = [name for name, sums in reports.top(_day(start), now, wanted.by, SHOWN) if sums.nanousd]
-        days = days_until(now, DAYS[wanted.days])
-        points = reports.series(start, now, "day", wanted.by, most)
-        spent = daily(days, points, reports.series(start, now, "day"), most)
-        rest = reports.totals(now - DAY, today.end - DAY).sums.nanousd * NANO if now < today.end else 0.0
+        points, most = self._most(wanted, _day(start), now)
+        spent = daily(days_until(now, DAYS[wanted.days]), points, spent_by_day(hermes.database, start, now), most)
+        rest = spent_nanousd(hermes.database, now - DAY, today.end - DAY) * NANO
         coming = ahead(today, rest, now)
         chart, label, note = spend_chart(spent, coming.middle if coming else None, today.limit)
         course = accumulate(point.sums.nanousd * NANO for point in reports.series(today.start, now, "hour"))
@@ -92,17 +93,29 @@ class Spend:
             label,
             note,
             lines_of(spent, (now - _day(now)) / DAY),
-            self._unpriced(start, now),
+            self._unpriced(max(start, now - RECENT), now),
             now,
             hermes.policies.current().budgets.timezone,
         )
+
+    def _most(self, wanted: Wanted, start: datetime, now: datetime) -> tuple[list[Point], list[str]]:
+        """Spending day by day, and who comes to most. Of models there are few: their course tells both in one read."""
+        reports = self._site.hermes.reports
+        if wanted.by != "model":
+            most = [name for name, sums in reports.top(start, now, wanted.by, SHOWN) if sums.nanousd]
+            return reports.series(start, now, "day", wanted.by, most), most
+        points = reports.series(start, now, "day", "model")
+        sums: Counter[str] = Counter()
+        for point in points:
+            sums[point.name] += point.sums.nanousd
+        return points, [name for name, nanousd in sums.most_common(SHOWN) if nanousd]
 
     def _period(self, name: PeriodName, now: datetime) -> Period:
         hermes = self._site.hermes
         start, end = period_bounds(name, hermes.policies.current().budgets.timezone, now.timestamp())
         budgets = hermes.directories.current().budgets
         limits = [b.limit * NANO for b in budgets if (b.scope, b.period, b.unit) == ("global", name, "usd")]
-        spent = hermes.reports.totals(start, now).sums.nanousd * NANO
+        spent = spent_nanousd(hermes.database, start, now) * NANO
         return Period(spent, limits[0] if limits else None, start, end)
 
     def _unpriced(self, start: datetime, now: datetime) -> tuple[str, ...]:

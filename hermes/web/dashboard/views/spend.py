@@ -163,19 +163,21 @@ def days_until(now: datetime, number: int) -> list[str]:
     return [f"{now - timedelta(days=back):%Y-%m-%d}" for back in range(number - 1, -1, -1)]
 
 
-def daily(days: Sequence[str], points: Iterable[Point], wholes: Iterable[Point], most: Sequence[str]) -> Daily:
+def daily(
+    days: Sequence[str], points: Iterable[Point], wholes: Iterable[tuple[str, int]], most: Sequence[str]
+) -> Daily:
     """
     Args:
         points: of the names that come to most, at least.
-        wholes: of all together.
+        wholes: days with what all together have spent, in nano-USD.
         most: those names, the first first.
     """
     place = {day: number for number, day in enumerate(days)}
     values = {name: [0.0] * len(days) for name in most}
     rest = [0.0] * len(days)
-    for point in wholes:
-        if point.at in place:
-            rest[place[point.at]] += point.sums.nanousd * NANO
+    for day, nanousd in wholes:
+        if day in place:
+            rest[place[day]] += nanousd * NANO
     for point in points:
         if point.name in values and point.at in place:
             usd = point.sums.nanousd * NANO
