@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import gevent
+
 from hermes.bootstrap import Hermes
 from hermes.directory import Budget, BudgetScope
 from hermes.errors import BooksUnreadable
@@ -31,6 +33,7 @@ class Limits:
         self._hermes = hermes
         self._kept = Kept(self._make, KEPT_S)
         self._version = -1
+        self._last: tuple[Limit, ...] | None = None
 
     def get(self) -> tuple[Limit, ...]:
         """The limits. Raises `BooksUnreadable` where the log does not say what was used."""
@@ -40,9 +43,19 @@ class Limits:
             self._kept.forget()
         return self._kept.get()
 
+    def known(self) -> tuple[Limit, ...]:
+        """The same as they were last, renewed meanwhile: for who shall not wait while each budget is looked up.
+
+        Raises alike where they are not known yet, or others are set.
+        """
+        if self._last is None or self._hermes.directories.current().version != self._version:
+            return self.get()
+        gevent.spawn(attempted, self.get)
+        return self._last
+
     def count(self) -> Count | None:
         """How many are near, for the navigation."""
-        found, _ = attempted(self.get)
+        found, _ = attempted(self.known)
         over = sum(limit.is_over for limit in found or ())
         near = sum(limit.is_near for limit in found or ())
         if over:
@@ -56,7 +69,8 @@ class Limits:
             raise BooksUnreadable("Older rows are still being added up; what was used is shown when that is done.")
         used = [(budget, hermes.spent(budget)) for budget in directory.budgets[:MOST]]
         key_names = {key.id: key.name for key in directory.keys.values()}
-        return limits_of(used, key_names, time.time(), _Sparks(hermes, used).of)
+        self._last = limits_of(used, key_names, time.time(), _Sparks(hermes, used).of)
+        return self._last
 
 
 class _Sparks:

@@ -113,7 +113,7 @@ class Overview:
         stopped_by = ""
         if hermes.switch.is_stopped():
             stopped_by = "pin" if not hermes.directories.current().is_enabled else hermes.settings.off_file
-        limits, _ = attempted(self._site.limits.get)
+        limits, _ = attempted(self._site.limits.known)
         return attention(
             stopped_by=stopped_by,
             circuits=circuits_of(self._site),
