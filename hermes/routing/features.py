@@ -58,6 +58,11 @@ _FORMULA = re.compile(
 _QUOTED = re.compile(
     r"[\"“«'](?:(?<=\")[^\"\n]{1,200}\"|(?<=“)[^”\n]{1,200}”|(?<=«)[^»\n]{1,200}»|(?<=')(?<!\w')[^'\n]{1,200}'(?!\w))"
 )
+_MARKED = re.compile(
+    r"[{};=#$:：(</&|+\\^>∫∑√≤≥≠∈∀∃→∞π\n\"“«_]|!=|\.\w|-[->]|(?<!\w)'|[a-z][A-Z]|def |function |SELECT "
+)
+"""What code, identifiers, formulas, quotes and pastes cannot be without: most messages have nothing of it."""
+
 _ASKS_A_FACT = re.compile(
     r"\s*(?:what(?:'s| is| are| does| do)|whats|who|when|where|define"
     r"|how (?:many|much|old|far|long|tall|do you (?:say|spell|pronounce))|is it|is there|does"
@@ -133,7 +138,8 @@ def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
     # A Chinese character says about as much as three letters.
     han = 0 if is_ascii else sum(map(len, _IS_HAN.findall(text)))
     counts = cues().count(prepared, listed)
-    paste = _PASTE.search(text, LEAST_INSTRUCTION)
+    is_marked = _MARKED.search(text) is not None
+    paste = _PASTE.search(text, LEAST_INSTRUCTION) if is_marked else None
     instruction = paste.start() if paste else len(text)
     asks_a_fact = _ASKS_A_FACT.match(prepared) is not None
     return (
@@ -145,11 +151,11 @@ def surface(text: str, prepared: str, listed: list[str]) -> tuple[float, ...]:
         len(_UPPER.findall(text)) / length,
         log1p(text.count("?") + text.count("？") + text.count("؟")),
         float("```" in text),
-        float(_has_code(text)),
-        log1p(len(_IDENTIFIER.findall(text))),
-        log1p(len(_FORMULA.findall(text))),
+        float(is_marked and _has_code(text)),
+        log1p(len(_IDENTIFIER.findall(text))) if is_marked else 0.0,
+        log1p(len(_FORMULA.findall(text))) if is_marked else 0.0,
         log1p(len(_QUANTITY.findall(prepared))) if has_digits else 0.0,
-        sum(map(len, _QUOTED.findall(text))) / length,
+        sum(map(len, _QUOTED.findall(text))) / length if is_marked else 0.0,
         log1p(instruction),
         *_hints(counts, asks_a_fact, 1 - instruction / length, len(listed) + han / 2),
     )
