@@ -208,9 +208,7 @@ def main(path: Path) -> None:
             console.print(f"  {prompt.tier} → {tier}: {prompt.text[:110]!r}", markup=False, highlight=False)
     rounds = latencies_ms(decide, prompts)
     everything = sorted(chain.from_iterable(rounds))
-    quietest = min(
-        rounds, key=lambda taken: taken[len(taken) // 2]
-    )  # others disturbed it least
+    quietest = min(rounds, key=lambda taken: taken[len(taken) // 2])  # others disturbed it least
     console.print(f"\none whole decision, prompts of up to {LONGEST_TIMED} characters: {percentiles(everything)}")
     console.print(f"in the quietest of {ROUNDS} rounds: {percentiles(quietest)}")
 
