@@ -32,7 +32,7 @@ def lower_bound(right: float, of: float, delta: float = DELTA) -> float:
     may be fractions, where they are sums of weights.
 
     >>> round(lower_bound(59, 59), 4), round(lower_bound(58, 59), 4), lower_bound(0, 10)
-    (0.9505, 0.9222, 0.0)
+    (0.9505, 0.9221, 0.0)
     """
     if right <= 0 or of <= 0:
         return 0.0
