@@ -258,7 +258,8 @@ def test_whichever_is_scraped_answers_for_both(two: Pair) -> None:
 
 
 def test_what_a_killed_worker_counted_still_counts(two: Pair) -> None:
-    before = two.metrics()
+    appended, moved = (f"hermes_ledger_rows_total {stage}" for stage in ("appended", "moved"))
+    before = eventually(two.metrics, lambda read: read[moved] == read[appended], 10)
     victim = int(next(iter(two.served())).rpartition("_")[2])
 
     os.kill(victim, signal.SIGKILL)

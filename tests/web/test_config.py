@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_used_is_told_with_its_lines_and_nothing_changes(g
     expect(problems.first).to_contain_text("line ")
     expect(page.locator(".problems")).to_contain_text("did you mean circuit_breaker?")
     assert page.locator("#load").count() == 0
-    expect(page.locator("#count-config")).to_have_text("invalid")
+    expect(page.locator("#count-config")).to_have_text("invalid", timeout=20_000)
 
     gateway.write_config(CONFIG)
     page.locator("#check").click()

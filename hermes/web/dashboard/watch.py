@@ -27,6 +27,10 @@ class Watch:
         """The file as it is now, give or take two seconds."""
         return self._kept.get()
 
+    def forget(self) -> None:
+        """Somebody opens the page: the next look is at the file as it is by then."""
+        self._kept.forget()
+
     def again(self) -> Look:
         """Reads it in any case: what it needs (a variable, a folder) may be there by now."""
         self._last = None

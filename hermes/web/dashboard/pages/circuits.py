@@ -21,6 +21,7 @@ def add_routes(bp: Blueprint, site: Site) -> None:
 
     @bp.get("/dashboard/circuits")
     def circuits() -> Response:
+        view.forget()
         return site.frame.page("circuits.html", view=view.get())
 
     @bp.get("/dashboard/ui/circuits")

@@ -45,6 +45,8 @@ def add_routes(bp: Blueprint, site: Site) -> None:
 
     @bp.get(PAGE)
     def config() -> Response:
+        watch.forget()
+        view.forget()
         return site.frame.page("config.html", **values())
 
     @bp.get(PART)

@@ -86,6 +86,11 @@ class _Page:
             **more,
         }
 
+    def opened(self, wanted: Wanted) -> Response:
+        """The whole page, as things are now: with a form open it is not renewed by itself."""
+        self._stored.forget()
+        return self.site.frame.page("settings.html", **self.values(wanted))
+
     def acted(self, text: str, undo_url: str = "", kind: str = "ok") -> Response:
         """After an act."""
         self._stored.forget()
@@ -125,7 +130,7 @@ def _add_page(bp: Blueprint, page: _Page) -> None:
 
     @bp.get(PAGE)
     def settings() -> Response:
-        return site.frame.page("settings.html", **page.values(Wanted.parse(request.args)))
+        return page.opened(Wanted.parse(request.args))
 
     @bp.get(PART)
     def settings_part() -> Response:
