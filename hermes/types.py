@@ -114,6 +114,38 @@ class Cascade:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request may go, as one residency rule says it: an endpoint of one of these regions, or one of these."""
+
+    regions: frozenset[str] = frozenset()
+    endpoints: frozenset[str] = frozenset()
+    """By id or by model."""
+
+    def holds(self, endpoint: Endpoint) -> bool:
+        """Whether the endpoint is there; one without a region is outside every region."""
+        return endpoint.region in self.regions or endpoint.id in self.endpoints or endpoint.model in self.endpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Who may see what a request carries: residency's verdict, which every call that is made for it must pass."""
+
+    places: tuple[Place, ...] = ()
+    """Each of them must hold."""
+
+    stores_text: bool = True
+    """Whether anything of the texts may be kept: previews, shadow answers, labels."""
+
+    def permits(self, endpoint: Endpoint) -> bool:
+        """Whether the endpoint may be sent the request, or anything made of it."""
+        return all(place.holds(endpoint) for place in self.places)
+
+
+ANYONE: Final = Allowance()
+"""No rule is for the request."""
+
+
+@dataclass(frozen=True, slots=True)
 class RateLimits:
     """How much one caller may ask; 0 is no limit."""
 
