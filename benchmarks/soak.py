@@ -1,8 +1,9 @@
 """Does anything grow? Mixed traffic with failures for some minutes, and what the server holds every ten seconds.
 
 Callers ask, stream, leave in the middle, and meet a provider that refuses, breaks off and is busy. Flat means: memory
-grows by less than 1 MB a minute once the server is warm (least squares), and when all is over no file, socket or thread
-is left that was not there before. Greenlets cannot be seen from outside; each open request has a socket, which can.
+grows by less than 1 MB a minute once the server is warm (least squares), and when all is over no file, socket, thread
+or greenlet is left that was not there before. Native threads are begun when they are first needed, so theirs is the
+number that the warm server has.
 
     python benchmarks/soak.py                 ten minutes
     python benchmarks/soak.py --minutes 60
@@ -38,6 +39,9 @@ WARM_MINUTES = 8.0
 """A shorter run says nothing about memory."""
 
 SPARE_DESCRIPTORS = 4
+SPARE_GREENLETS = 2
+"""The pool's greenlets that wait for a next connection come and go."""
+
 IDLE_S = 6.0
 """After this, connections to the provider are too old to be used again."""
 
@@ -90,6 +94,7 @@ class Sample:
     resident_mb: float
     descriptors: int
     threads: int
+    greenlets: int
     spool_rows: float
     sessions: float
 
@@ -163,9 +168,9 @@ def main() -> int:
 def soak(server: HermesServer, minutes: float, every_s: float) -> bool:
     """Runs the traffic and prints what is seen; whether all is flat and right."""
     _warm_up(server)
-    baseline = server.process.descriptors(), server.process.threads()
+    before = server.process.descriptors(), server.process.greenlets()
     traffic, samples, began = Traffic(server.port), [], time.monotonic()
-    print("minute  requests  memory MB  descriptors  threads  spool rows  sessions", flush=True)
+    print("minute  requests  memory MB  descriptors  threads  greenlets  spool rows  sessions", flush=True)
     traffic.start()
     try:
         while (past_s := time.monotonic() - began) < minutes * 60:
@@ -178,8 +183,8 @@ def soak(server: HermesServer, minutes: float, every_s: float) -> bool:
     time.sleep(IDLE_S)
     _warm_up(server)
     print("after the end:\n" + _line(_sample(server, traffic, began)))
-    after = server.process.descriptors(), server.process.threads()
-    return _verdict(samples, traffic, baseline, after)
+    after = server.process.descriptors(), server.process.greenlets()
+    return _verdict(samples, traffic, before, after, server.process.threads())
 
 
 def slope_a_minute(samples: Sequence[Sample]) -> float:
@@ -192,13 +197,17 @@ def slope_a_minute(samples: Sequence[Sample]) -> float:
     return rise / spread if spread else 0.0
 
 
-def _verdict(samples: Sequence[Sample], traffic: Traffic, baseline: tuple[int, int], after: tuple[int, int]) -> bool:
+def _verdict(
+    samples: Sequence[Sample], traffic: Traffic, before: tuple[int, int], after: tuple[int, int], threads: int
+) -> bool:
     slope, is_warm = slope_a_minute(samples), samples[-1].minute >= WARM_MINUTES
     note = "" if is_warm else f"; not judged, as caches fill for the first {WARM_MINUTES:.0f} minutes"
+    warm_threads = max(sample.threads for sample in samples[: max(1, int(len(samples) * WARM_SHARE))])
     checks = (
         (slope < STEEPEST_MB_A_MINUTE or not is_warm, f"memory: {slope:+.2f} MB a minute once warm{note}"),
-        (after[0] <= baseline[0] + SPARE_DESCRIPTORS, f"descriptors: {baseline[0]} before, {after[0]} after the end"),
-        (after[1] <= baseline[1], f"threads: {baseline[1]} before, {after[1]} after the end"),
+        (after[0] <= before[0] + SPARE_DESCRIPTORS, f"descriptors: {before[0]} before, {after[0]} after the end"),
+        (after[1] <= before[1] + SPARE_GREENLETS, f"greenlets: {before[1]} before, {after[1]} after the end"),
+        (threads <= warm_threads, f"threads: {warm_threads} once warm, {threads} after the end"),
         (not traffic.wrong, f"answers: {traffic.requests:,}, {sum(traffic.wrong.values())} not as they should be"),
     )
     print("\nacts: " + ", ".join(f"{name} {count:,}" for name, count in sorted(traffic.done.items())))
@@ -226,6 +235,7 @@ def _sample(server: HermesServer, traffic: Traffic, began: float) -> Sample:
         server.process.resident_bytes() / 1024 / 1024,
         server.process.descriptors(),
         server.process.threads(),
+        server.process.greenlets(),
         metrics.get("hermes_spool_depth", 0.0),
         metrics.get("hermes_router_sessions_active", 0.0),
     )
@@ -241,7 +251,7 @@ def _metrics(server: HermesServer) -> dict[str, float]:
 def _line(sample: Sample) -> str:
     return (
         f"{sample.minute:6.1f}  {sample.requests:8,}  {sample.resident_mb:9.1f}  {sample.descriptors:11}  "
-        f"{sample.threads:7}  {sample.spool_rows:10.0f}  {sample.sessions:8.0f}"
+        f"{sample.threads:7}  {sample.greenlets:9}  {sample.spool_rows:10.0f}  {sample.sessions:8.0f}"
     )
 
 

@@ -17,6 +17,10 @@ ALLOWED_CPUS = os.sched_getaffinity(0)
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 15.0
 
+ANSWER_LIMIT_S = 5.0
+ASK_FOR_GREENLETS = signal.SIGRTMIN + 7
+"""As in `insight/sitecustomize.py`."""
+
 STATE, SESSION, USER_TICKS, SYSTEM_TICKS = 0, 3, 11, 12
 """Fields of `/proc/PID/stat` behind the program's name."""
 
@@ -150,6 +154,20 @@ class Process:
     def threads(self) -> int:
         """Threads of the operating system."""
         return sum(len(os.listdir(f"/proc/{pid}/task")) for pid, _ in self._members())
+
+    def greenlets(self) -> int:
+        """Living greenlets of the workers, besides those that began with them, as servers with `lab/insight` tell."""
+        answers = []
+        for pid, _ in self._members():
+            if pid != self._popen.pid:
+                answer = self.folder / f"greenlets.{pid}"
+                answer.unlink(missing_ok=True)
+                os.kill(pid, ASK_FOR_GREENLETS)
+                until = time.monotonic() + ANSWER_LIMIT_S
+                while not answer.exists() and time.monotonic() < until:
+                    time.sleep(0.01)
+                answers.append(int(answer.read_text(encoding="ascii")))
+        return sum(answers)
 
     def _members(self) -> list[tuple[int, list[str]]]:
         """Number and `stat` fields of every process of the session that lives."""

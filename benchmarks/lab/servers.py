@@ -155,6 +155,7 @@ class HermesServer(Server):
             "HERMES_CONFIG": str(config_path),
             "HERMES_BIND": f"127.0.0.1:{port}",
             "ROUTER_PROXY_API_KEY": ADMIN_KEY,
+            "PYTHONPATH": str(Path(__file__).resolve().parent / "insight"),
             **env,
         }
         return cls(port, cls._spawn(folder, port, own), folder, own)
