@@ -223,7 +223,7 @@ def test_hermes_that_stands_still_is_done_without(world: World, through: Ask, wh
         for pid in workers:
             os.kill(pid, signal.SIGCONT)
 
-    assert [call["model"] for call in got["direct"]] == [PIN]
+    assert [call["model"] for call in got["direct"]] == [PIN], got
     assert SOON_MS / 1000 <= got["tookS"] < SOON_MS / 1000 + 3
 
 

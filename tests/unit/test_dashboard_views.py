@@ -178,6 +178,24 @@ def test_what_many_ask_for_at_once_is_made_once() -> None:
     assert kept.get() == 2
 
 
+@pytest.mark.parametrize(("cost_s", "kept_s"), [(0.01, 4.0), (1.0, 30.0)])
+def test_what_was_quickly_made_is_soon_made_anew(cost_s: float, kept_s: float) -> None:
+    now, made = [0.0], [0]
+
+    def make() -> int:
+        now[0] += cost_s
+        made[0] += 1
+        return made[0]
+
+    kept = Kept(make, for_s=30, clock=lambda: now[0])
+    kept.get()
+
+    now[0] = kept_s - 0.1
+    assert kept.get() == 1
+    now[0] = kept_s + 0.1
+    assert kept.get() == 2
+
+
 def test_what_failed_to_be_made_is_made_anew() -> None:
     outcomes = iter([OSError("away"), None])
 

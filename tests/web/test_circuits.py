@@ -117,9 +117,9 @@ def test_a_server_that_is_gone_is_told_and_what_was_seen_stays(gateway: Gateway,
 def test_two_keys_lead_to_a_page(visit: Visit, keys: str, path: str) -> None:
     visit.sign_in()
 
-    for key in keys:
-        visit.page.keyboard.press(key)
-    visit.page.wait_for_url(f"**{path}")
+    with visit.page.expect_navigation(url=f"**{path}"):
+        for key in keys:
+            visit.page.keyboard.press(key)
 
 
 def test_the_palette_finds_a_page(visit: Visit) -> None:

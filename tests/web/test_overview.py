@@ -105,7 +105,7 @@ def test_a_range_is_an_address(gateway: Gateway, visit: Visit, name: str) -> Non
     visit.go(f"/dashboard?range={name}")
 
     assert visit.page.locator(".page-head [aria-current]").get_attribute("href") == f"/dashboard/?range={name}"
-    assert visit.page.locator(".flow path").count() > 0
+    visit.page.locator(".flow path").first.wait_for(state="attached", timeout=40_000)
     visit.page.wait_for_selector("#per-minute .barlayer", state="attached")
 
 
