@@ -240,6 +240,7 @@ class Hermes:
         """What workers that share their state do for each other; for a background loop, twice a second at least."""
         if isinstance(self.store, ResilientStore):
             self.store.tend()
+            self.budgets.books.renew()
         self.metrics.publish()
         if not self.reloaded.is_new():
             return

@@ -5,10 +5,12 @@ own, and beside the counter stands a *seal*, which reads -1 once it was filled. 
 and one that is missing reads as zero: so nobody passes on a counter that the store has lost or never had, and looking
 for it costs no further round trip. One process fills it from the usage log, under a new name; the others adopt that.
 
+What requests under way have set aside is in no row. So each process knows its own, and moves it to a new filling as
+soon as it learns of that one: with its next claim, or when `renew` looks, which a background loop calls.
+
 A request settles on the filling on which it has set something aside: what it used, less that. If that one is gone, all
 that it used is added to the one that is in force: there, nothing was set aside for it. So every counter becomes what
-the rows say, whatever was lost. Requests that were under way at that moment have no reservation for the rest of their
-time, and one that ends in the very milliseconds of a filling may be missed by it.
+the rows say, whatever was lost. A request that ends in the very milliseconds of a filling may be missed by it.
 
 Seals are only ever added to and deleted, never put or read: a store that comes back empty may be given what somebody
 remembers of it, and a seal on an old number would be believed.
@@ -65,6 +67,10 @@ REMEMBERED_MAX: Final = 50_000
 """Fillings whose names a process remembers; those beyond are asked for again."""
 
 
+RENEWED_MAX: Final = 500
+"""Accounts that are looked at in one go."""
+
+
 class UsageLog(Protocol):
     """What the usage log says was used from a moment until another; both raise `BooksUnreadable`."""
 
@@ -101,6 +107,16 @@ class Account:
         return f"{self.unit}:{self.period}:{int(self.span.start_s)}:{self.scope}:{storable(self.name)}"
 
 
+@dataclass(eq=False, slots=True)
+class SetAside:
+    """What a request under way has set aside, and on which filling."""
+
+    account: Account
+    key: str
+    filling: str
+    amount: int
+
+
 class Books:
     """Makes claims on counters, fills and settles them."""
 
@@ -123,6 +139,7 @@ class Books:
         self._new_name = new_name
         self._fillings: dict[str, str] = {}
         self._being_filled: dict[str, Event] = {}
+        self._under_way: dict[str, set[SetAside]] = {}
 
     def check(self) -> None:
         """For operators who let nobody pass while what is shared is away.
@@ -145,9 +162,20 @@ class Books:
             Claim(f"budget:{filling}:{key}", amount, limit, ttl_s, may_exceed=True),
         )
 
-    def settle(self, account: Account, key: str, filling: str, set_aside: int, used: int) -> None:
-        """Puts what was used in the place of what was set aside on a filling."""
-        if self._add(account, key, filling, used - set_aside):
+    def granted(self, account: Account, key: str, filling: str, amount: int) -> SetAside:
+        """Remembers what a granted claim has set aside, until it is settled."""
+        aside = SetAside(account, key, filling, amount)
+        self._under_way.setdefault(key, set()).add(aside)
+        return aside
+
+    def settle(self, aside: SetAside, used: int) -> None:
+        """Puts what was used in the place of what was set aside."""
+        account, key, filling = aside.account, aside.key, aside.filling
+        others = self._under_way[key]
+        others.remove(aside)
+        if not others:
+            del self._under_way[key]
+        if self._add(account, key, filling, used - aside.amount):
             return
         current = self.filling(key)
         if current == filling:
@@ -179,6 +207,16 @@ class Books:
             del self._being_filled[key]
             done.set()
 
+    def renew(self) -> None:
+        """Moves what is set aside here to fillings that other processes have made; to be called about twice a second.
+
+        It asks the store once for each account that has something under way.
+        """
+        for key in list(self._under_way)[:RENEWED_MAX]:
+            name = self._store.get(f"filled:{key}")
+            if name is not None and name != self.filling(key):
+                self._adopt(key, name)
+
     def distrust(self) -> None:
         """Breaks every seal, so that all counters are filled anew. What a killed process had set aside is in the
         counters and nowhere else; so each process that begins calls this.
@@ -202,11 +240,20 @@ class Books:
             name = self._store.get(f"filled:{key}")
             if name is None or name == missing:
                 name = self._filled(account, key, may_guess=may_guess)
-            if len(self._fillings) >= REMEMBERED_MAX:
-                self._fillings.clear()
-            self._fillings[key] = name
+            self._adopt(key, name)
         finally:
             self._store.delete(f"turn:{key}")
+
+    def _adopt(self, key: str, name: str) -> None:
+        """Goes by this filling from now on."""
+        if len(self._fillings) >= REMEMBERED_MAX:
+            self._fillings.clear()
+        self._fillings[key] = name
+        moved = [aside for aside in self._under_way.get(key, ()) if aside.filling != name]
+        for aside in moved:  # before the store is asked: one that settles meanwhile does so on the new filling
+            aside.filling = name
+        if moved:
+            self._add(moved[0].account, key, name, sum(aside.amount for aside in moved))
 
     def _filled(self, account: Account, key: str, *, may_guess: bool) -> str:
         """The name of a new filling."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from hermes.admission.books import NO_LIMIT, Account, Books, Span
+from hermes.admission.books import NO_LIMIT, Account, Books, SetAside, Span
 from hermes.admission.estimate import Estimate, Prices
 from hermes.admission.periods import period_bounds, utc_text
 from hermes.directory import EACH, Budget, BudgetScope, Directory, Period, Spent
@@ -50,6 +50,7 @@ class Share:
         self._key = account.key
         self._amount = amount
         self._may_guess = may_guess
+        self._aside: SetAside | None = None
         limit = min(budget.limit, NO_LIMIT)
         self._bars = (min(math.ceil(limit * budget.warn_share), limit), limit, NO_LIMIT)
         self._level = 1 if self._bars[0] == limit or budgets.has_warned(self._key, self._bars[0]) else 0
@@ -69,13 +70,15 @@ class Share:
         self._ask()
 
     def granted(self) -> None:
-        """There is nothing more to do."""
+        """Remembers what is set aside."""
+        self._aside = self._budgets.books.granted(self._account, self._key, self._filling, self._amount)
 
     def settle(self, store: StateStore, usage: Usage | None, cost_nanousd: int | None) -> None:
         """Counts what was used instead: an answer without a known price costs nothing, but its tokens count."""
         spent = Spent() if usage is None else Spent(cost_nanousd or 0, usage.total_tokens, 1)
         used = spent.of(self._budget.unit)
-        self._budgets.books.settle(self._account, self._key, self._filling, self._amount, used)
+        assert self._aside is not None, "it was granted"
+        self._budgets.books.settle(self._aside, used)
 
     def _ask(self) -> None:
         books, bar = self._budgets.books, self._bars[self._level]

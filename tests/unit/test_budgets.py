@@ -294,18 +294,37 @@ def test_a_counter_is_filled_from_the_usage_log_at_first_sight() -> None:
     assert bench.log.questions == [("user", "anna")] * 2
 
 
-def test_what_was_under_way_when_the_store_lost_everything_is_counted_at_its_end() -> None:
+def test_what_is_under_way_when_the_store_loses_everything_stays_set_aside() -> None:
     bench = Bench(a_budget(1000))
     under_way, failing = bench.ask(), bench.ask()
     bench.finish(bench.ask(), tokens=40)
     bench.lose_state()
 
     bench.ask().settle(None, None)
-    assert bench.counter("tokens", "user", "anna") == 40
+    assert bench.counter("tokens", "user", "anna") == 40 + 2 * 100
 
     bench.finish(under_way, tokens=60)
     failing.settle(None, None)
     assert bench.counter("tokens", "user", "anna") == 100
+
+
+def test_what_another_process_has_under_way_is_moved_to_a_counter_that_was_filled_anew() -> None:
+    bench = Bench(a_budget(1000))
+    other = Bench(a_budget(1000), store=bench.store)
+    other.log = bench.log
+    other.restart()
+    under_way = other.ask()
+    bench.lose_state()
+    mine = bench.ask()
+    assert bench.counter("tokens", "user", "anna") == 100
+
+    other.budgets.books.renew()
+    other.budgets.books.renew()
+
+    assert bench.counter("tokens", "user", "anna") == 200
+    other.finish(under_way, tokens=60)
+    mine.settle(None, None)
+    assert bench.counter("tokens", "user", "anna") == 60
 
 
 def test_what_is_settled_while_its_counter_is_lost_is_in_the_usage_log() -> None:
@@ -434,14 +453,16 @@ def test_open_lets_pass_and_counts_from_nothing_until_the_log_can_be_read(caplog
     bench.lose_state()
     bench.log.is_down = True
 
-    for _ in range(3):
-        bench.ask()
+    under_way = [bench.ask() for _ in range(3)]
     refusal(bench)
     assert warnings(caplog).count("Budgets cannot be read from the usage log: down") == 1
 
     bench.log.is_down = False
     refusal(bench)
     bench.now += 30
+    refusal(bench)
+    for hold in under_way:
+        hold.settle(None, None)
     bench.ask()
     refusal(bench)
     assert bench.counter("tokens", "user", "anna") == 300, "what was spent before, and what is under way now"

@@ -115,7 +115,7 @@ class UnderWay:
     user: str
     began: float
     set_aside: int
-    """Nothing any more once the store has lost it."""
+    process: Bench
 
 
 class Ledger:
@@ -129,11 +129,12 @@ class Ledger:
         self.under_way: list[UnderWay] = []
         self.rows: list[tuple[str, int, float]] = []
 
-    def used(self, user: str) -> int:
-        """What was spent and set aside today."""
+    def used(self, user: str, process: Bench | None = None) -> int:
+        """What was spent and set aside today; of the requests under way those of one process, if one is named."""
         today = self.bench.now // DAY_S
         spent = sum(tokens for who, tokens, at in self.rows if (who, at // DAY_S) == (user, today))
-        return spent + sum(r.set_aside for r in self.under_way if (r.user, r.began // DAY_S) == (user, today))
+        mine = [r for r in self.under_way if process in (None, r.process)]
+        return spent + sum(r.set_aside for r in mine if (r.user, r.began // DAY_S) == (user, today))
 
     def happen(self, event: str, first: Any, second: int) -> None:
         if event == "ask":
@@ -145,8 +146,6 @@ class Ledger:
             self.other.budgets.books._fillings.clear()
         elif event in ("lose", "distrust"):
             self.bench.lose_state() if event == "lose" else self.other.budgets.books.distrust()
-            for request in self.under_way:
-                request.set_aside = 0
         elif self.under_way:
             request = self.under_way.pop(first % len(self.under_way))
             if event == "fail":
@@ -157,14 +156,19 @@ class Ledger:
 
     def ask(self, user: str, tokens: int) -> None:
         process = (self.bench, self.other)[tokens % 2]
-        has_room = self.used(user) < LIMIT
+        # A counter that is filled anew holds what this process has set aside; the others move theirs there next.
+        has_room = self.used(user, process if self.counter(user) is None else None) < LIMIT
         try:
             hold = process.ask(user, prompt=0, max_tokens=tokens)
         except BudgetExceeded:
             assert not has_room
+            for each in (self.bench, self.other):
+                each.budgets.books.renew()
             return
         assert has_room
-        self.under_way.append(UnderWay(hold, user, self.bench.now, tokens))
+        self.under_way.append(UnderWay(hold, user, self.bench.now, tokens, process))
+        for each in (self.bench, self.other):
+            each.budgets.books.renew()
         assert self.counter(user) == self.used(user)
 
     def counter(self, user: str) -> int | None:
