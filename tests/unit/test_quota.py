@@ -55,9 +55,12 @@ def test_two_hundred_at_once_overspend_the_last_cent_by_one_estimate_at_most(sto
         return tokens * 1000
 
     asking = [gevent.spawn(request, process) for process in (bench, other) for _ in range(100)]
-    spent = cent - 2_500_000 + sum(greenlet.value for greenlet in gevent.joinall(asking, raise_error=True))
+    used = [greenlet.value for greenlet in gevent.joinall(asking, raise_error=True)]
+    spent = cent - 2_500_000 + sum(used)
 
-    assert cent - 2 * estimate < spent < cent + estimate
+    # How many more than those find room that others have given back depends on who is quicker.
+    assert sum(amount > 0 for amount in used) >= 2_500_000 // estimate
+    assert spent < cent + estimate
     assert bench.counter("usd", "user", "anna") == spent
     assert sum(row.nanousd for _, _, row in bench.log.rows) == spent
     assert bench.log.questions == [("user", "anna")]
