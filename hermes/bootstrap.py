@@ -70,7 +70,7 @@ from hermes.storage.repositories import UsageFilter, UsageRepository
 from hermes.storage.retention import Retention
 from hermes.storage.spending import Spending
 from hermes.storage.trail import Trail
-from hermes.types import UsageRecord
+from hermes.types import Allowance, UsageRecord
 from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
 from hermes.upstream.call import Caller
@@ -542,9 +542,9 @@ def _router(sessions: Sessions, teacher: Teacher, learning: Learning, events: Ev
     return Router(sessions, teacher, learning.surrogates.of, events.emit, auditor=auditor)
 
 
-def _teacher_call(asker: Asker) -> Callable[[TeacherPolicy, str], str]:
-    def ask(policy: TeacherPolicy, prompt: str) -> str:
-        return asker.ask(policy.endpoint, prompt)
+def _teacher_call(asker: Asker) -> Callable[[TeacherPolicy, str, Allowance], str]:
+    def ask(policy: TeacherPolicy, prompt: str, allowance: Allowance) -> str:
+        return asker.ask(policy.endpoint, prompt, allowance)
 
     return ask
 

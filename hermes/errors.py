@@ -4,6 +4,7 @@
     ├── InvalidRequest        400  the caller's request cannot be served as it is
     ├── Unauthorized          401  no key, or one that is not known
     ├── Forbidden             403  the key is known, but not for this
+    ├── ResidencyBlocked      403  no place that may see the request's data could answer it
     ├── NotFound              404
     ├── BodyTimeout           408  the request's body came too slowly
     ├── PayloadTooLarge       413
@@ -80,6 +81,15 @@ class Forbidden(HermesError):
     """The key is known, but not for this."""
 
     status, code = 403, "insufficient_scope"
+
+
+class ResidencyBlocked(HermesError):
+    """A residency rule keeps the request from everybody who could answer it; nothing was sent."""
+
+    status, code = 403, "residency_blocked"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, should_retry=False)
 
 
 class NotFound(HermesError):

@@ -17,6 +17,7 @@ from hermes.accounting.exchange import Exchange, preview_of
 from hermes.admission.auth import Authenticator
 from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
+from hermes.admission.residency import Ruling, Subject, rule_on, search_for
 from hermes.admission.switch import KillSwitch
 from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
@@ -28,9 +29,9 @@ from hermes.reply import Reply, clean_events, content_bytes_of, headers_of, refu
 from hermes.routing.conversation import last_user_text
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
-from hermes.types import Attempt, Cascade, Decision, Principal
+from hermes.types import ANYONE, Allowance, Attempt, Cascade, Decision, Principal
 from hermes.upstream.answer import Answer, Ask
-from hermes.upstream.cascade import Upstreams
+from hermes.upstream.cascade import Upstreams, nobody_may_see_it
 from hermes.upstream.legacy import LegacyRelay, legacy_answer
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.relay import Ended, Relay
@@ -129,8 +130,8 @@ class Gateway:
             timeout_s = _timeout_s(call)
             until = call.began + (timeout_s or min(cascade.timeout_s for cascade in policy.cascades.values()))
             incoming = self._read(call, half, principal, policy, exchange)
-            prompt = last_user_text(incoming.chat.messages) or ""
-            preview = preview_of(prompt, policy.logging.store_prompts)
+            has_rules = bool(policy.residency.rules)
+            preview = None if has_rules else _preview(incoming, policy)  # with rules, only they say what may be kept
             self._note_asked(exchange, incoming, preview)
 
             # May it run, as far as limits and budgets say? The exchange gives back what it does not use.
@@ -141,10 +142,22 @@ class Gateway:
             exchange.holds(hold.settle)
             held.push(hold.tell)
 
+            # Who may see it?
+            allowance = ANYONE
+            if has_rules:
+                incoming, ruling = _ruled(incoming, policy)
+                exchange.ruled(ruling.proof())
+                ruling.check()
+                allowance = ruling.allowance
+                preview = exchange.record.prompt_preview = _preview(incoming, policy, allowance)
+                reachable = half.reachable(incoming, policy, directory)
+                if reachable and not any(map(allowance.permits, reachable)):
+                    raise nobody_may_see_it(allowance)
+
             # Which tier should answer?
             with call.lifeline:
                 patience_s = (until - self._clock()) * TEACHERS_SHARE
-                bounds = Bounds(hold.downgrade, max(0.0, patience_s), preview)
+                bounds = Bounds(hold.downgrade, max(0.0, patience_s), preview, allowance)
                 decision, cascade = half.choose(incoming, policy, directory, bounds)
             if decision is not None:
                 exchange.decided(decision)
@@ -157,6 +170,7 @@ class Gateway:
                 policy,
                 deadline=call.began + (timeout_s or cascade.timeout_s),
                 lifeline=call.lifeline,
+                allowance=allowance,
                 record=exchange.tried,
                 turn_to=exchange.turned_to,
                 prompt_tokens=exchange.prompt_tokens,
@@ -288,6 +302,20 @@ class Gateway:
                 "fallback_model": answer.endpoint.model if answer and answer.level else None,
             },
         )
+
+
+def _preview(incoming: Incoming, policy: Policy, allowance: Allowance = ANYONE) -> str | None:
+    """What may be kept of the message."""
+    if not allowance.stores_text:
+        return None
+    return preview_of(last_user_text(incoming.chat.messages) or "", policy.logging.store_prompts)
+
+
+def _ruled(incoming: Incoming, policy: Policy) -> tuple[Incoming, Ruling]:
+    """The request as it may go on, and what residency rules say of it."""
+    subject = Subject(incoming.use_case, incoming.function_name, incoming.data_classes)
+    search = search_for(policy.residency, subject)
+    return incoming, rule_on(search, subject, {})
 
 
 def _log_fallback(answer: Answer, attempts: Sequence[Attempt]) -> None:

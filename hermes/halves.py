@@ -19,7 +19,7 @@ from hermes.errors import InvalidRequest
 from hermes.metadata import classes_of, name_of, session_of
 from hermes.policy import Policy
 from hermes.routing.router import Asked, Router
-from hermes.types import Cascade, Decision, Endpoint, Principal
+from hermes.types import ANYONE, Allowance, Cascade, Decision, Endpoint, Principal
 from hermes.upstream.catalog import pinned
 
 
@@ -39,6 +39,8 @@ class Incoming:
     named_session: str | None = None
     forced_tier: str | None = None
     is_legacy: bool = False
+    first_text: str | None = None
+    """The first user message as the caller wrote it, where something is masked in `chat`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,9 @@ class Bounds:
     preview: str | None = None
     """What may be kept of the message."""
 
+    allowance: Allowance = ANYONE
+    """Who may see the request."""
+
 
 class Half(Protocol):
     """One half of the product."""
@@ -81,6 +86,9 @@ class Half(Protocol):
 
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         """Whoever may be the first to be asked: nothing is decided yet, and a budget must hold for the dearest."""
+
+    def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        """Whoever may be asked at all, whatever is decided."""
 
 
 class RouterHalf:
@@ -114,6 +122,8 @@ class RouterHalf:
             named_session=incoming.named_session,
             preview=bounds.preview or "",
             patience_s=bounds.patience_s,
+            allowance=bounds.allowance,
+            first_text=incoming.first_text,
         )
         decision = self._router.decide(policy, asked)
         if decision.source == "role":
@@ -123,6 +133,9 @@ class RouterHalf:
 
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         return [*_primaries(policy), *_pinned_first(policy, directory, incoming.chat.model)]
+
+    def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        return [*policy.endpoints().values(), *_pinned_first(policy, directory, incoming.chat.model)]
 
 
 class ContractHalf:
@@ -159,6 +172,9 @@ class ContractHalf:
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         return [*_primaries(policy), *_pinned_first(policy, directory, incoming.role or "")]
 
+    def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        return [*policy.endpoints().values(), *_pinned_first(policy, directory, incoming.role or "")]
+
 
 class EmbeddingHalf:
     """`/v1/embeddings`: the model that is asked for, else the configured embedder."""
@@ -167,7 +183,12 @@ class EmbeddingHalf:
 
     def read(self, raw: bytes, said: Said, principal: Principal, policy: Policy) -> Incoming:
         request = EmbeddingRequest.parse(raw)
-        return Incoming(chat=request, principal=with_user(principal, request.body, said.user))
+        metadata = request.body.get("metadata")
+        return Incoming(
+            chat=request,
+            principal=with_user(principal, request.body, said.user),
+            data_classes=classes_of(metadata) if isinstance(metadata, Mapping) else (),
+        )
 
     def choose(
         self, incoming: Incoming, policy: Policy, directory: Directory, bounds: Bounds
@@ -182,6 +203,9 @@ class EmbeddingHalf:
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         endpoint = _embedder(incoming, policy)
         return [endpoint] if endpoint is not None else []
+
+    def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
+        return self.could_answer(incoming, policy, directory)
 
 
 def _primaries(policy: Policy) -> list[Endpoint]:

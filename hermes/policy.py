@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hermes.types import Cascade, Endpoint, RateLimits, Secret, Tier
+from hermes.types import Cascade, Endpoint, Place, RateLimits, Secret, Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,39 @@ class PersonaPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ResidencyRule:
+    """Which requests a rule is for, and what it asks. Conditions are compared without regard to case; every one that
+    is given must hold, and one holds where any of its words does.
+    """
+
+    number: int
+    """Its place in the configuration, from 1."""
+
+    name: str = ""
+    use_cases: frozenset[str] | None = None
+    functions: frozenset[str] | None = None
+    data_classes: frozenset[str] | None = None
+    detected: frozenset[str] | None = None
+    """Kinds of personal data."""
+
+    place: Place | None = None
+    """Where the request may go; None: anywhere."""
+
+    action: Literal["allow", "redact", "block"] = "allow"
+    stores_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyPolicy:
+    """Who may see what a request carries."""
+
+    detect: tuple[str, ...] = ("email", "phone", "iban", "credit_card", "national_id")
+    """Kinds of personal data that are looked for, where a rule wants to know."""
+
+    rules: tuple[ResidencyRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LoggingPolicy:
     """Which texts are kept."""
 
@@ -161,6 +194,7 @@ class Policy:
     limits: LimitsPolicy = field(default_factory=LimitsPolicy)
     budgets: BudgetsPolicy = field(default_factory=BudgetsPolicy)
     persona: PersonaPolicy = field(default_factory=PersonaPolicy)
+    residency: ResidencyPolicy = field(default_factory=ResidencyPolicy)
     logging: LoggingPolicy = field(default_factory=LoggingPolicy)
     embedder: Endpoint | None = None
     """None: embeddings are computed here, or by a configured endpoint that is asked for by its model."""

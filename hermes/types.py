@@ -121,6 +121,9 @@ class Place:
     endpoints: frozenset[str] = frozenset()
     """By id or by model."""
 
+    rule: int = 0
+    """The number of the rule in the configuration, from 1; 0: no rule's."""
+
     def holds(self, endpoint: Endpoint) -> bool:
         """Whether the endpoint is there; one without a region is outside every region."""
         return endpoint.region in self.regions or endpoint.id in self.endpoints or endpoint.model in self.endpoints
@@ -139,6 +142,10 @@ class Allowance:
     def permits(self, endpoint: Endpoint) -> bool:
         """Whether the endpoint may be sent the request, or anything made of it."""
         return all(place.holds(endpoint) for place in self.places)
+
+    def forbidden_by(self, endpoint: Endpoint) -> Place | None:
+        """The first place that does not hold the endpoint; None where it is permitted."""
+        return next((place for place in self.places if not place.holds(endpoint)), None)
 
 
 ANYONE: Final = Allowance()
@@ -234,6 +241,8 @@ class Attempt:
     message: str
     called: bool = True
     duration_ms: float = 0.0
+    region: str | None = None
+    """The endpoint's; None: outside every region."""
 
     def shown(self) -> dict[str, Any]:
         """The four fields of the public error."""

@@ -7,7 +7,7 @@ What a provider does not say is estimated and marked; what a model costs where n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Protocol
@@ -51,6 +51,7 @@ class Exchange:
         self._waited_ms = 0.0
         self._prompt_tokens: int | None = None
         self._settled = False
+        self._is_bound = False
         self._give_back: Callable[[Usage | None, int | None], None] | None = None
 
     def __enter__(self) -> Exchange:
@@ -82,6 +83,12 @@ class Exchange:
         """
         self._give_back = give_back
 
+    def ruled(self, proof: Mapping[str, Any]) -> None:
+        """What residency rules say of the request, for the record; nothing where none is for it."""
+        if proof["rules"]:
+            self._is_bound = True
+            self.record.details = {**self.record.details, "residency": proof}
+
     def decided(self, decision: Decision) -> None:
         """Which tier is to answer."""
         self.record.tier = decision.tier
@@ -89,7 +96,7 @@ class Exchange:
         self.record.confidence = decision.confidence
         self.record.session_key = decision.session_key or None
         if decision.deviation is not None:
-            self.record.details = {"deviation": decision.deviation}
+            self.record.details = {**self.record.details, "deviation": decision.deviation}
         self.waited(decision.classifier_ms)
 
     def tried(self, attempt: Attempt) -> None:
@@ -170,7 +177,7 @@ class Exchange:
         if first_content_at is not None:
             record.ttft_ms = round((first_content_at - self._began) * 1000, 3)
         self.overhead_ms()
-        if len(self.attempts) > 1 or status != "ok":
+        if len(self.attempts) > 1 or status != "ok" or self._is_bound:
             record.details = {**record.details, "attempts": [asdict(attempt) for attempt in self.attempts]}
         if self._endpoint is None or status not in ("ok", "interrupted", "client_disconnected"):
             return None, None

@@ -12,6 +12,7 @@ from hermes.configfile.document import effective
 from hermes.configfile.endpoints import Built, build, nanousd, provider
 from hermes.configfile.findings import Findings, Path
 from hermes.configfile.keys import Environment
+from hermes.configfile.residency import check_residency, residency_of
 from hermes.configfile.tiers import TierBuilt, build_tier
 from hermes.defaults import SYSTEM_PROMPT
 from hermes.policy import (
@@ -48,9 +49,11 @@ def policy_of(root: schema.Root, findings: Findings, environment: Environment) -
         if built is not None:
             tiers[tier] = built
     routing = _routing(root, findings, environment)
-    embedder = _judge_and_embedder(root, findings, environment)
+    judge, embedder = _judge_and_embedder(root, findings, environment)
     _check_persona(root.persona, findings)
-    _check_residency(root.residency, tiers.values(), findings)
+    beside = [e for e in (routing.teacher.endpoint if routing.teacher else None, judge, embedder) if e is not None]
+    known = [*(e for built in tiers.values() for e in built.cascade.endpoints), *beside]
+    check_residency(root.residency, known, findings)
     return Policy(
         cascades={tier: built.cascade for tier, built in tiers.items()},
         server=ServerPolicy(root.server.host, root.server.port, int(root.server.max_body_mb * 1024 * 1024)),
@@ -63,6 +66,7 @@ def policy_of(root: schema.Root, findings: Findings, environment: Environment) -
         limits=LimitsPolicy(_limits(root.limits.per_user), _limits(root.limits.per_key)),
         budgets=_budgets(root.budgets),
         persona=_persona(root.persona),
+        residency=residency_of(root.residency),
         logging=LoggingPolicy(root.logging.store_prompts, root.logging.retention_days),
         embedder=embedder,
         source=findings.file,
@@ -151,12 +155,14 @@ def _alone(
     return build(provider(section, at, timeout_s, findings, needed=needed), findings, environment)
 
 
-def _judge_and_embedder(root: schema.Root, findings: Findings, environment: Environment) -> Endpoint | None:
-    if root.shadow.judge is not None:
-        _alone(root.shadow.judge, ("shadow", "judge"), JUDGE_TIMEOUT_S, findings, environment, needed=False)
+def _judge_and_embedder(
+    root: schema.Root, findings: Findings, environment: Environment
+) -> tuple[Endpoint | None, Endpoint | None]:
+    judge = root.shadow.judge or schema.Provider()
+    judging = _alone(judge, ("shadow", "judge"), JUDGE_TIMEOUT_S, findings, environment, needed=False)
     at: Path = ("knowledge", "embedder")
     built = _alone(root.knowledge.embedder, at, EMBEDDER_TIMEOUT_S, findings, environment, needed=False)
-    return None if built is None else built.endpoint
+    return (None if judging is None else judging.endpoint), (None if built is None else built.endpoint)
 
 
 def _check_surrogate(surrogate: schema.Surrogate, findings: Findings) -> None:
@@ -182,15 +188,3 @@ def _check_persona(persona: schema.Persona, findings: Findings) -> None:
         path = os.path.expanduser(getattr(persona, name))
         if path and os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.R_OK)):
             findings.warn(("persona", name), "is not a file that can be read; it gives no hint")
-
-
-def _check_residency(residency: schema.Residency, tiers: Iterable[TierBuilt], findings: Findings) -> None:
-    names = {name for tier in tiers for e in tier.cascade.endpoints for name in (e.id, e.model)}
-    for index, rule in enumerate(residency.rules):
-        at: Path = ("residency", "rules", index)
-        for kind in rule.match.detected or ():
-            if kind not in residency.detect:
-                findings.warn((*at, "match", "detected"), f"{kind} is not in residency.detect, so it is never found")
-        for number, name in enumerate(rule.endpoints or ()):
-            if name not in names:
-                findings.warn((*at, "endpoints", number), "names no endpoint or model of the tiers")

@@ -277,6 +277,7 @@ Action = Literal["allow", "redact", "block"]
 class Rule(Part):
     """An entry of `residency.rules`."""
 
+    name: Line = ""
     match: Match = Match()
     regions: list[Line] | None = None
     endpoints: list[Line] | None = None

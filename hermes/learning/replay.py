@@ -22,7 +22,7 @@ from hermes.routing.sessions import Sessions
 from hermes.routing.teacher import TeacherUnavailable
 from hermes.state.store import MemoryStore
 from hermes.storage.recorded import Recorded
-from hermes.types import TIERS, Decision, Principal, Usage, Verdict
+from hermes.types import TIERS, Allowance, Decision, Principal, Usage, Verdict
 
 FORCED: Final = ("header", "role")
 
@@ -146,7 +146,9 @@ class _Remembered:
         self.calls = self.unknown = 0
         self._verdicts = verdicts
 
-    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+    def classify(
+        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
+    ) -> Verdict | None:
         self.calls += 1
         for tier in TIERS:
             if tier == (self.recorded or self._verdicts.get(text)):

@@ -18,7 +18,7 @@ from gevent.lock import BoundedSemaphore
 from hermes.errors import DatabaseUnavailable
 from hermes.policy import TeacherPolicy
 from hermes.routing.teacher import TeacherUnavailable
-from hermes.types import Verdict
+from hermes.types import ANYONE, Allowance, Verdict
 
 log = logging.getLogger("hermes-router.routing")
 
@@ -43,12 +43,16 @@ class Accepted:
     """What may be stored of the text; None: nothing."""
 
     rate: float
+    allowance: Allowance = ANYONE
+    """Who may see the text."""
 
 
 class Classifier(Protocol):
     """The teacher."""
 
-    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+    def classify(
+        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
+    ) -> Verdict | None:
         """The tier of a text; None: undecided. Raises TeacherUnavailable."""
 
 
@@ -84,7 +88,7 @@ class Auditor:
     def _run(self, policy: TeacherPolicy, accepted: Accepted) -> None:
         try:
             with self._turns:
-                verdict = self._teacher.classify(policy, accepted.text)
+                verdict = self._teacher.classify(policy, accepted.text, allowance=accepted.allowance)
             if verdict is not None:
                 self._keep(accepted, verdict)
                 return

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hermes.policy import PersonaPolicy, Policy, TeacherPolicy
+from hermes.types import ANYONE, Allowance
 
 MAX_HINT_CHARS = 600
 MAX_FILE_BYTES = 256 * 1024
@@ -24,7 +25,7 @@ requests are: their work, their skills, what they usually ask for. No names, add
 {text}
 -----"""
 
-Ask = Callable[[TeacherPolicy, str], str]
+Ask = Callable[[TeacherPolicy, str, Allowance], str]
 Recall = Callable[[str], str | None]
 Remember = Callable[[str, str], None]
 
@@ -61,7 +62,8 @@ class Persona:
         known = self._recall(digest)
         if known is not None or not may_ask:
             return known
-        hint = _one_paragraph(self._ask(teacher, INSTRUCTION.replace("{text}", text)))
+        # The files are the operator's own: no request's rule is for them.
+        hint = _one_paragraph(self._ask(teacher, INSTRUCTION.replace("{text}", text), ANYONE))
         self._remember(digest, hint)
         return hint
 

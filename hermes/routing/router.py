@@ -22,7 +22,7 @@ from hermes.routing.reading import Reading
 from hermes.routing.rules import RoutingKeywords
 from hermes.routing.sessions import Session, Sessions, session_key
 from hermes.routing.teacher import TeacherUnavailable
-from hermes.types import TIERS, Decision, Principal, Source, Tier, Verdict
+from hermes.types import ANYONE, TIERS, Allowance, Decision, Principal, Source, Tier, Verdict
 
 TIER_HEADER = "X-Hermes-Tier"
 
@@ -54,7 +54,9 @@ SurrogateOf = Callable[[SurrogatePolicy], Surrogate | None]
 class Classifier(Protocol):
     """The teacher, as `hermes.routing.teacher.Teacher` is."""
 
-    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+    def classify(
+        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
+    ) -> Verdict | None:
         """The tier of a text; None: undecided. Raises TeacherUnavailable, in `patience_s` at the latest."""
 
 
@@ -81,8 +83,11 @@ class Asked(NamedTuple):
     preview: str = ""
     """What `logging.store_prompts` lets a trace show of the message."""
 
-    may_ask_teacher: bool = True
-    """False where residency keeps the text from the teacher."""
+    allowance: Allowance = ANYONE
+    """Who may see the texts; where the teacher may not, the next one in order decides."""
+
+    first_text: str | None = None
+    """The first user message as the caller wrote it, where `messages` has something masked in it."""
 
     patience_s: float | None = None
     """How long the request can wait for the teacher; None: as long as that has time."""
@@ -159,7 +164,8 @@ class Router:
 
         Blocks: 0.1 ms, or until embeddings have had a look (5 ms), or until the teacher has replied.
         """
-        key = session_key(asked.principal, asked.named_session, first_user_text(asked.messages))
+        first_text = first_user_text(asked.messages) if asked.first_text is None else asked.first_text
+        key = session_key(asked.principal, asked.named_session, first_text)
         strikes = self._sessions.strikes(key)
 
         # Does the caller say it?
@@ -248,18 +254,21 @@ class Router:
         """Has an accepted verdict compared with the teacher's, where that may see the text."""
         routing, asked = turn.policy.routing, turn.asked
         surrogate = self._surrogate_of(routing.surrogate)
-        if routing.teacher is None or surrogate is None or not asked.may_ask_teacher:
+        if routing.teacher is None or surrogate is None or not asked.allowance.permits(routing.teacher.endpoint):
             return
         kept_text = asked.preview if turn.policy.logging.store_prompts == "full" else None
         key_id, rate = asked.principal.key_id, routing.surrogate.audit_rate
-        accepted = Accepted(request_id_var.get(), surrogate.version, key_id, guess, turn.text, kept_text or None, rate)
+        accepted = Accepted(
+            request_id_var.get(), surrogate.version, key_id, guess, turn.text, kept_text or None, rate, asked.allowance
+        )
         auditor.audit(routing.teacher, accepted)
 
     def _ask_teacher(self, turn: _Turn) -> Verdict | None:
         policy = turn.policy.routing.teacher
-        if policy is None or not turn.asked.may_ask_teacher:
+        allowance = turn.asked.allowance
+        if policy is None or not allowance.permits(policy.endpoint):
             raise TeacherUnavailable("there is no classifier to ask")
-        return self._teacher.classify(policy, turn.text, turn.asked.patience_s)
+        return self._teacher.classify(policy, turn.text, turn.asked.patience_s, allowance=allowance)
 
     def _settle(self, turn: _Turn, made: _Classified, keyword: str | None = None) -> Decision:
         """Makes a classification the conversation's tier; `keyword`: what spoke against the one it had."""
@@ -271,7 +280,7 @@ class Router:
             {
                 "session_key": turn.key,
                 "classifier_result": made.tier if made.source != "default" else None,
-                "classifier_raw": made.raw,
+                "classifier_raw": made.raw if turn.asked.allowance.stores_text else "",
                 "source": made.source,
                 "confidence": made.confidence,
                 "latency_ms": round(self._ms_since(turn.started_s), 3),

@@ -21,7 +21,7 @@ from gevent.event import AsyncResult
 
 from hermes.errors import HermesError
 from hermes.policy import TeacherPolicy
-from hermes.types import Tier, Verdict
+from hermes.types import Allowance, Tier, Verdict
 
 PLACEHOLDER = "{message}"
 HEAD_CHARS = 3000
@@ -40,8 +40,9 @@ _LABEL_AT_START = re.compile(r"[\W_]*(simple|complex)(?![^\W_])")
 
 log = logging.getLogger("hermes-router.routing")
 
-Ask = Callable[[TeacherPolicy, str], str]
-"""Sends a prompt and gives the reply's text: its content or, where that is empty, its `reasoning_content`.
+Ask = Callable[[TeacherPolicy, str, Allowance], str]
+"""Sends a prompt, which may go where the allowance says, and gives the reply's text: its content or, where that is
+empty, its `reasoning_content`.
 
 Raises a HermesError or an OSError where there is no reply, a ValueError where it cannot be read.
 """
@@ -105,11 +106,14 @@ class Teacher:
         self._flights: dict[tuple[str, str], AsyncResult] = {}
         self._breakers: dict[str, _Breaker] = {}
 
-    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+    def classify(
+        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
+    ) -> Verdict | None:
         """The tier that the teacher gives a text; None where its reply names none.
 
         Args:
             patience_s: how long this caller can wait, beside the teacher's own timeout.
+            allowance: who may see the text; the teacher must be among them.
 
         Raises:
             TeacherUnavailable: it failed, is being left alone after failures, or takes too long for this caller.
@@ -118,39 +122,39 @@ class Teacher:
         """
         try:
             with gevent.Timeout(patience_s, _Late()):
-                return self._classify(policy, text)
+                return self._classify(policy, text, allowance)
         except _Late:
             raise TeacherUnavailable("the classifier takes longer than the request may wait for it") from None
 
-    def _classify(self, policy: TeacherPolicy, text: str) -> Verdict | None:
+    def _classify(self, policy: TeacherPolicy, text: str, allowance: Allowance) -> Verdict | None:
         prompt = build_prompt(policy, text)
         flight = (policy.endpoint.id, prompt)
         while True:
             shared = self._flights.get(flight)
-            outcome = self._fly(policy, flight) if shared is None else self._wait(policy, shared)
+            outcome = self._fly(policy, flight, allowance) if shared is None else self._wait(policy, shared)
             if outcome.failure is not None:
                 raise TeacherUnavailable(outcome.failure)
             if not outcome.abandoned:
                 return outcome.verdict
 
-    def _fly(self, policy: TeacherPolicy, flight: tuple[str, str]) -> _Outcome:
+    def _fly(self, policy: TeacherPolicy, flight: tuple[str, str], allowance: Allowance) -> _Outcome:
         """Makes the call for all who ask the same meanwhile."""
         result = self._flights[flight] = AsyncResult()
         outcome = _Outcome(abandoned=True)
         try:
-            outcome = self._guarded(policy, flight[1])
+            outcome = self._guarded(policy, flight[1], allowance)
         finally:
             # Whoever asks from here on makes a call of their own; those who wait get this one's outcome.
             del self._flights[flight]
             result.set(outcome)
         return outcome
 
-    def _guarded(self, policy: TeacherPolicy, prompt: str) -> _Outcome:
+    def _guarded(self, policy: TeacherPolicy, prompt: str, allowance: Allowance) -> _Outcome:
         breaker = self._breakers.setdefault(policy.endpoint.id, _Breaker())
         if not breaker.admits(self._clock()):
             return _Outcome(failure="the classifier failed repeatedly and is left alone for a while")
         try:
-            reply = self._ask(policy, prompt)
+            reply = self._ask(policy, prompt, allowance)
         except (HermesError, OSError, ValueError) as error:
             breaker.failed(self._clock())
             rests = breaker.failures >= FAILURES_TO_OPEN

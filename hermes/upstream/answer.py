@@ -9,7 +9,7 @@ from types import TracebackType
 from hermes.chatrequest import ChatRequest
 from hermes.embeddingrequest import EmbeddingRequest
 from hermes.policy import Policy
-from hermes.types import Attempt, Cascade, Endpoint
+from hermes.types import Allowance, Attempt, Cascade, Endpoint
 from hermes.upstream.breaker import Permit
 from hermes.upstream.eventstream import EventStream
 from hermes.upstream.lifeline import Lifeline
@@ -27,6 +27,9 @@ class Ask:
     """A moment of the monotonic clock; the whole request is over by then."""
 
     lifeline: Lifeline
+    allowance: Allowance
+    """Who may see the request."""
+
     record: Callable[[Attempt], None]
     """Told of every call and every skipped endpoint, also when the request ends otherwise."""
 

@@ -12,7 +12,8 @@ import gevent
 import orjson
 import requests
 
-from hermes.types import Endpoint
+from hermes.types import Allowance, Endpoint
+from hermes.upstream import gate
 from hermes.upstream.cold import address, new_session
 
 MAX_REPLY_BYTES = 1024 * 1024
@@ -30,12 +31,16 @@ class Asker:
         self._connect_timeout_s = connect_timeout_s
         self._session = new_session()
 
-    def ask(self, endpoint: Endpoint, prompt: str) -> str:
+    def ask(self, endpoint: Endpoint, prompt: str, allowance: Allowance) -> str:
         """The reply's text: its content, or its reasoning where the content is empty.
+
+        Args:
+            allowance: who may see what the prompt holds.
 
         Raises:
             NoReply: no connection, no answer within the endpoint's timeout, or none that is a completion.
         """
+        gate.check(endpoint, allowance)
         text = prompt.encode("utf-8", "replace").decode()  # halves of surrogate pairs are no UTF-8
         body = {
             "model": endpoint.model,

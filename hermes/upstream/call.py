@@ -43,9 +43,10 @@ class Caller:
         deadline = min(ask.deadline, began + endpoint.timeout_s)
         try:
             response = self._transport.post(
-                endpoint.base_url,
+                endpoint,
                 _headers(endpoint, key, stream=request.stream),
                 request.outgoing(endpoint.model, ask_usage=ask_usage),
+                allowance=ask.allowance,
                 route=request.route,
                 deadline=deadline,
                 lifeline=ask.lifeline,
@@ -106,7 +107,7 @@ class Caller:
         message = f"the provider answered {status}"
         if kind is Kind.MISCONFIGURED:
             self._notes.misconfigured(endpoint, status)
-        elif said := self._notes.fit_to_show(error.message):
+        elif ask.allowance.stores_text and (said := self._notes.fit_to_show(error.message)):  # it may quote the prompt
             message = f"{message}: {said}"
         return CallFailed(kind, status, message, wait_s=wait_s, body=body, content_type=content_type)
 

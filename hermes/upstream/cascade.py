@@ -13,8 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hermes.errors import CircuitsOpen, DeadlineExceeded, UpstreamFailed
-from hermes.types import Attempt, Endpoint, ProviderKey
+from hermes.errors import CircuitsOpen, DeadlineExceeded, ResidencyBlocked, UpstreamFailed
+from hermes.types import Allowance, Attempt, Endpoint, ProviderKey
 from hermes.upstream.answer import Answer, Ask, CallFailed
 from hermes.upstream.breaker import Breakers, Permit
 from hermes.upstream.call import Caller
@@ -57,6 +57,7 @@ class Upstreams:
 
         Raises:
             UpstreamFailed, CircuitsOpen, DeadlineExceeded: with every attempt.
+            ResidencyBlocked: no endpoint may see the request.
             ClientGone: the caller has hung up.
         """
         return _Descent(self, ask).first_answer()
@@ -95,6 +96,8 @@ class _Descent:
                 return answer
         if self._too_long is not None and self._calls == self._calls_until_too_long:
             return self._too_long
+        if not any(map(self._ask.allowance.permits, endpoints)):
+            raise nobody_may_see_it(self._ask.allowance)
         raise self._failure(open_circuits)
 
     def _try(self, level: int, endpoint: Endpoint, permit: Permit, others: int) -> Answer | None:
@@ -219,6 +222,8 @@ class _Descent:
     def _reason_to_skip(self, level: int, endpoint: Endpoint) -> str:
         """Why the endpoint is not even asked; empty where nothing speaks against it."""
         ask = self._ask
+        if ask.allowance.places and (place := ask.allowance.forbidden_by(endpoint)) is not None:
+            return f"skipped: residency rule {place.rule} does not allow its region"
         if level == 0 and ask.skip_primary and len(ask.cascade.endpoints) > 1:
             return "skipped: the session's last streams broke here"
         if endpoint.capabilities is not None and (lacking := ask.request.needs() - endpoint.capabilities):
@@ -235,7 +240,7 @@ class _Descent:
     def _record(
         self, endpoint: Endpoint, status: int | None, message: str, *, called: bool = True, duration_ms: float = 0.0
     ) -> None:
-        attempt = Attempt(endpoint.id, endpoint.model, status, message, called, round(duration_ms, 3))
+        attempt = Attempt(endpoint.id, endpoint.model, status, message, called, round(duration_ms, 3), endpoint.region)
         self._attempts.append(attempt)
         self._ask.record(attempt)
 
@@ -282,8 +287,16 @@ class _Descent:
     def _retry_after_s(self) -> float:
         """When trying again may help: as soon as one endpoint's circuit or key comes back."""
         waits: list[float] = []
-        for endpoint in self._ask.cascade.endpoints:
+        for endpoint in filter(self._ask.allowance.permits, self._ask.cascade.endpoints):
             circuit = self._up._breakers.circuit(endpoint, self._ask.policy.breaker)
             rest_s = self._up._keyring.shortest_rest_s(endpoint) if not self._up._keyring.usable(endpoint) else None
             waits.append(max(circuit.retry_in_s, rest_s or 0.0))
         return max(1.0, min(waits, default=0.0) or DEFAULT_RETRY_AFTER_S)
+
+
+def nobody_may_see_it(allowance: Allowance) -> ResidencyBlocked:
+    """What a caller is told whose request may go to no endpoint."""
+    rules = " and ".join(str(rule) for rule in sorted({place.rule for place in allowance.places}))
+    return ResidencyBlocked(
+        f"No model that may see this request's data can answer it (residency rule {rules}); nothing was sent."
+    )

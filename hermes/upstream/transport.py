@@ -25,6 +25,8 @@ import gevent
 from gevent import monkey
 
 from hermes import __version__
+from hermes.types import Allowance, Endpoint
+from hermes.upstream import gate
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.response import NotSent, Response, said
 
@@ -82,23 +84,27 @@ class Transport:
 
     def post(
         self,
-        base_url: str,
+        endpoint: Endpoint,
         headers: Mapping[str, str],
         body: Sequence[bytes],
         *,
+        allowance: Allowance,
         route: str = "/chat/completions",
         deadline: float,
         lifeline: Lifeline,
     ) -> Response:
-        """One POST of JSON to `base_url` + `route`; returns as soon as the answer's head is in.
+        """One POST of JSON to the endpoint's base URL + `route`; returns as soon as the answer's head is in.
 
         Args:
+            allowance: who may see what the body holds.
             deadline: a moment of the clock at which this attempt is over, its answer's body included.
 
         Raises:
             NotSent, Lost, TimedOut: see there.
             ClientGone: the caller has hung up meanwhile.
         """
+        gate.check(endpoint, allowance)
+        base_url = endpoint.base_url
         target = self._targets.get((base_url, route))
         if target is None:
             target = self._targets[base_url, route] = Target.parse(base_url, route)

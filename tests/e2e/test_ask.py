@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes.types import Endpoint, ProviderKey, Secret
+from hermes.types import ANYONE, Endpoint, ProviderKey, Secret
 from hermes.upstream.ask import Asker, NoReply
 
 from .provider import Provider
@@ -35,7 +35,7 @@ def endpoint(provider: Provider) -> Endpoint:
 def test_the_reply_is_the_content(asker: Asker, provider: Provider) -> None:
     provider.script(chat("simple"))
 
-    assert asker.ask(endpoint(provider), "which?") == "simple"
+    assert asker.ask(endpoint(provider), "which?", ANYONE) == "simple"
 
     assert provider.calls[0].json["temperature"] == 0
     assert provider.calls[0].json["messages"] == [{"role": "user", "content": "which?"}]
@@ -46,11 +46,11 @@ def test_the_reasoning_is_read_where_the_content_is_empty(asker: Asker, provider
     message = {"role": "assistant", "content": "", "reasoning_content": "complex"}
     provider.script(answer(200, {"choices": [{"message": message}]}))
 
-    assert asker.ask(endpoint(provider), "which?") == "complex"
+    assert asker.ask(endpoint(provider), "which?", ANYONE) == "complex"
 
 
 def test_half_a_surrogate_pair_can_be_asked_about(asker: Asker, provider: Provider) -> None:
-    assert asker.ask(endpoint(provider), "\ud800 hi") == "ok"
+    assert asker.ask(endpoint(provider), "\ud800 hi", ANYONE) == "ok"
 
     assert provider.calls[0].json["messages"][0]["content"] == "? hi"
 
@@ -72,7 +72,7 @@ def test_what_is_no_reply_is_said_in_time(asker: Asker, provider: Provider, repl
     began = time.monotonic()
 
     with pytest.raises(NoReply) as failed:
-        asker.ask(endpoint(provider), "which?")
+        asker.ask(endpoint(provider), "which?", ANYONE)
 
     assert time.monotonic() - began < 1.0
     assert "teacher-secret" not in str(failed.value)

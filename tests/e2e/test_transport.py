@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from hermes.types import ANYONE, Endpoint
 from hermes.upstream import response as client
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.response import Lost, NotSent, Response, TimedOut
@@ -37,7 +38,8 @@ def transport() -> Iterator[Transport]:
 
 def post(transport: Transport, provider: Provider, within_s: float = 2.0) -> Response:
     deadline = time.monotonic() + within_s
-    return transport.post(provider.base_url, {}, [b"{}"], deadline=deadline, lifeline=Lifeline())
+    endpoint = Endpoint("m@p", "m", provider.base_url, provider.base_url)
+    return transport.post(endpoint, {}, [b"{}"], allowance=ANYONE, deadline=deadline, lifeline=Lifeline())
 
 
 def body_of(transport: Transport, provider: Provider, within_s: float = 2.0) -> bytes:

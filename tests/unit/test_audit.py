@@ -14,7 +14,7 @@ from hermes.routing.audit import AT_A_TIME, MOST_WAITING, Accepted, Auditor
 from hermes.routing.standing import NOTHING, Point
 from hermes.routing.teacher import TeacherUnavailable
 from hermes.routing.trust import Trust
-from hermes.types import Endpoint, Verdict
+from hermes.types import Allowance, Endpoint, Verdict
 
 POLICY = TeacherPolicy(Endpoint("t@h/v1", "t", "http://h/v1", "http://h/v1"), "{message}")
 
@@ -36,7 +36,9 @@ class FakeTeacher:
         self.may_go.set()
         self.asked: list[str] = []
 
-    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+    def classify(
+        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
+    ) -> Verdict | None:
         self.asked.append(text)
         self.may_go.wait()
         if isinstance(self.answer, Exception):

@@ -954,7 +954,19 @@ def test_a_rule_that_can_never_match_is_warned_of() -> None:
 
     assert told == [
         "residency.rules[0].match.detected: iban is not in residency.detect, so it is never found",
-        "residency.rules[1].endpoints[1]: names no endpoint or model of the tiers",
+        "residency.rules[1].endpoints[1]: names no endpoint or model of this file",
+    ]
+
+
+def test_a_region_that_no_endpoint_has_is_warned_of_with_the_one_that_was_probably_meant() -> None:
+    at_home = "judge: {model: j, base_url: 'http://j/v1', region: eu-west}"
+    rules = f"shadow: {{{at_home}}}\nresidency: {{rules: [{{regions: [eu-wset, eu-west]}}, {{regions: []}}]}}"
+
+    told = [w.split(": ", 1)[1] for w in read(with_(rules)).warnings]
+
+    assert told == [
+        "residency.rules[0].regions[0]: is the region of no endpoint; did you mean eu-west?",
+        "residency.rules[1].regions: is empty: nobody may see the requests of this rule",
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.policy import PersonaPolicy, Policy, RoutingPolicy, TeacherPolicy
 from hermes.routing.persona import Persona, persona_text
-from hermes.types import Endpoint
+from hermes.types import Allowance, Endpoint
 
 TEACHER = TeacherPolicy(Endpoint("t@h/v1", "t", "http://h/v1", "http://h/v1", needs_key=False), "{message}")
 
@@ -26,7 +26,7 @@ class Bench:
             persona=PersonaPolicy(str(self.user), str(self.memory), max_context_chars=100),
         )
 
-    def _ask(self, teacher: TeacherPolicy, prompt: str) -> str:
+    def _ask(self, teacher: TeacherPolicy, prompt: str, allowance: Allowance) -> str:
         self.asked.append(prompt)
         return f" hint\nnumber {len(self.asked)} "
 

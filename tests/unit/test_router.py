@@ -15,7 +15,7 @@ from hermes.routing.router import Asked, Router
 from hermes.routing.sessions import Sessions, session_key
 from hermes.routing.teacher import TeacherUnavailable
 from hermes.state.store import MemoryStore
-from hermes.types import Cascade, Decision, Endpoint, Principal, Tier, Verdict
+from hermes.types import ANYONE, Allowance, Cascade, Decision, Endpoint, Place, Principal, Tier, Verdict
 
 ALICE = Principal(key_id="k1", user_id="alice", identity="k1")
 TIMEOUT_S = 300.0
@@ -63,7 +63,9 @@ class FakeTeacher:
         self.texts: list[str] = []
         self._clock = clock
 
-    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+    def classify(
+        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
+    ) -> Verdict | None:
         self.texts.append(text)
         self._clock.now_s += self.takes_s
         if isinstance(self.answer, TeacherUnavailable):
@@ -588,6 +590,7 @@ def audited(policy: Policy, surrogate: FakeSurrogate, **asked: Any) -> list[Acce
     return auditor.audited
 
 
+NOT_THE_TEACHER = Allowance((Place(frozenset({"eu"}), rule=1),))
 SURE = FakeSurrogate(Verdict("simple", 0.99))
 
 
@@ -609,7 +612,7 @@ def test_an_audit_keeps_a_text_only_where_texts_are_kept_in_full(kept: str, text
     ("policy", "surrogate", "asked"),
     [
         pytest.param(POLICY, FakeSurrogate(Verdict("simple", 0.6)), {}, id="the teacher was asked anyway"),
-        pytest.param(POLICY, SURE, {"may_ask_teacher": False}, id="the teacher may not see it"),
+        pytest.param(POLICY, SURE, {"allowance": NOT_THE_TEACHER}, id="the teacher may not see it"),
         pytest.param(with_routing(teacher=None), SURE, {}, id="no teacher"),
         pytest.param(with_routing(surrogate=SurrogatePolicy(audit_rate=0)), SURE, {}, id="switched off"),
     ],
@@ -633,7 +636,7 @@ def test_where_the_teacher_cannot_say_the_surrogates_best_guess_decides(why: str
     routing.teacher.answer = TeacherUnavailable("down")
     routing.policy = with_routing(teacher=None) if why == "none" else POLICY
 
-    decision = routing.decide("tell me", may_ask_teacher=why != "kept")
+    decision = routing.decide("tell me", allowance=NOT_THE_TEACHER if why == "kept" else ANYONE)
 
     assert (decision.tier, decision.source, decision.confidence) == ("complex", "surrogate", 0.55)
     assert len(routing.teacher.texts) == (why == "fails")

@@ -22,7 +22,7 @@ from hermes.routing.teacher import (
     build_prompt,
     read_label,
 )
-from hermes.types import Endpoint
+from hermes.types import ANYONE, Allowance, Endpoint
 
 TIMEOUT_S = 15.0
 
@@ -48,7 +48,7 @@ class Model:
         self.prompts: list[str] = []
         self.gate: Event | None = None
 
-    def __call__(self, policy: TeacherPolicy, prompt: str) -> str:
+    def __call__(self, policy: TeacherPolicy, prompt: str, allowance: Allowance) -> str:
         self.prompts.append(prompt)
         answer = self.answer
         if self.gate is not None:
@@ -145,7 +145,7 @@ def test_the_profile_hint_stands_marked_before_the_prompt_and_holds_no_placehold
 
 
 def test_a_verdict_carries_the_words_it_was_read_from() -> None:
-    verdict = Teacher(Model("Simple, I think. " + "x" * 1000)).classify(policy(), "hello")
+    verdict = Teacher(Model("Simple, I think. " + "x" * 1000)).classify(policy(), "hello", allowance=ANYONE)
 
     assert verdict is not None
     assert verdict.tier == "simple"
@@ -157,7 +157,9 @@ def test_a_reply_that_names_no_tier_is_undecided_and_no_failure() -> None:
     model = Model("no idea")
     teacher = Teacher(model)
 
-    assert [teacher.classify(policy(), f"text {n}") for n in range(FAILURES_TO_OPEN + 1)] == [None] * 4
+    assert [teacher.classify(policy(), f"text {n}", allowance=ANYONE) for n in range(FAILURES_TO_OPEN + 1)] == [
+        None
+    ] * 4
     assert len(model.prompts) == FAILURES_TO_OPEN + 1
 
 
@@ -173,7 +175,7 @@ def test_a_reply_that_names_no_tier_is_undecided_and_no_failure() -> None:
 )
 def test_every_failure_of_the_teacher_is_one_kind_of_error(error: Exception) -> None:
     with pytest.raises(TeacherUnavailable):
-        Teacher(Model(error)).classify(policy(), "hello")
+        Teacher(Model(error)).classify(policy(), "hello", allowance=ANYONE)
 
 
 # -- the breaker
@@ -186,7 +188,7 @@ def clock() -> Clock:
 
 def refused(teacher: Teacher, text: str = "hello", to: TeacherPolicy | None = None) -> bool:
     try:
-        teacher.classify(to or policy(), text)
+        teacher.classify(to or policy(), text, allowance=ANYONE)
     except TeacherUnavailable:
         return True
     return False
@@ -240,7 +242,7 @@ def test_only_one_probe_goes_out_at_a_time(clock: Clock) -> None:
     clock.now_s += REST_S
     model.answer, model.gate = "simple", Event()
 
-    probe = gevent.spawn(teacher.classify, policy(), "probe")
+    probe = gevent.spawn(teacher.classify, policy(), "probe", allowance=ANYONE)
     gevent.sleep(0)
     clock.now_s += 10 * REST_S
     assert refused(teacher, "another")
@@ -256,7 +258,7 @@ def test_an_interrupted_probe_lets_the_next_one_go(clock: Clock) -> None:
 
     model.answer = ClientGone()
     with pytest.raises(ClientGone):
-        teacher.classify(policy(), "hello")
+        teacher.classify(policy(), "hello", allowance=ANYONE)
 
     model.answer = "simple"
     assert not refused(teacher)
@@ -264,7 +266,7 @@ def test_an_interrupted_probe_lets_the_next_one_go(clock: Clock) -> None:
 
 def ends_early(teacher: Teacher) -> str:
     try:
-        teacher.classify(policy(), "early")
+        teacher.classify(policy(), "early", allowance=ANYONE)
     except ClientGone:
         return "gone"
     return "answered"
@@ -320,7 +322,7 @@ def test_identical_texts_in_flight_share_one_call() -> None:
     model = Model("complex")
     model.gate = Event()
     teacher = Teacher(model)
-    asking = in_flight(lambda: teacher.classify(policy(), "hello"), 5)
+    asking = in_flight(lambda: teacher.classify(policy(), "hello", allowance=ANYONE), 5)
 
     model.gate.set()
     verdicts = [greenlet.get(timeout=1) for greenlet in asking]
@@ -333,9 +335,9 @@ def test_different_texts_and_later_ones_are_asked_by_themselves() -> None:
     model = Model()
     teacher = Teacher(model)
 
-    teacher.classify(policy(), "hello")
-    teacher.classify(policy(), "hello")
-    teacher.classify(policy(), "other")
+    teacher.classify(policy(), "hello", allowance=ANYONE)
+    teacher.classify(policy(), "hello", allowance=ANYONE)
+    teacher.classify(policy(), "other", allowance=ANYONE)
 
     assert len(model.prompts) == 3
 
@@ -358,7 +360,7 @@ def test_a_waiter_takes_over_when_the_one_who_asks_is_interrupted() -> None:
     model = Model("complex")
     model.gate = Event()
     teacher = Teacher(model)
-    leader, *waiters = in_flight(lambda: teacher.classify(policy(), "hello"), 4)
+    leader, *waiters = in_flight(lambda: teacher.classify(policy(), "hello", allowance=ANYONE), 4)
 
     leader.kill(ClientGone, block=False)
     with pytest.raises(ClientGone):
@@ -378,7 +380,7 @@ def test_a_waiter_does_not_wait_for_ever() -> None:
     model = Model()
     model.gate = Event()
     teacher = Teacher(model)
-    leader = gevent.spawn(teacher.classify, slow, "hello")
+    leader = gevent.spawn(teacher.classify, slow, "hello", allowance=ANYONE)
     gevent.sleep(0)
 
     assert refused(teacher, to=quick)
