@@ -72,8 +72,10 @@ def _clean_event(event: bytes, redactor: Redactor) -> bytes:
 
 
 def content_bytes_of(body: bytes) -> int:
-    """How much text a whole answer holds, for an estimate where it does not say its usage."""
+    """How much text a whole answer holds, for an estimate where it does not say its usage; embeddings hold none."""
     choices = tolerantly(body).get("choices")
+    if not isinstance(choices, list):
+        return 0
     messages = [choice.get("message") for choice in choices if isinstance(choice, Mapping)]
     return sum(carried_bytes(message) for message in messages)
 

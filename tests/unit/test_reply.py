@@ -70,3 +70,8 @@ def test_the_text_of_a_whole_answer_is_measured_without_its_envelope() -> None:
     body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "x" * 40}}]}).encode()
 
     assert content_bytes_of(body) == 40
+
+
+def test_embeddings_hold_no_text() -> None:
+    """Nor is their answer a fault where it does not say its usage."""
+    assert content_bytes_of(b'{"data":[{"index":0,"embedding":[0.5]}],"model":"m"}') == 0
