@@ -12,7 +12,7 @@ import orjson
 
 from hermes.cli.traceline import line_of
 from hermes.errors import StartRefused
-from hermes.observe.tracefiles import Event, TraceFiles, Wanted
+from hermes.observe.tracefiles import Event, TraceFiles, Wanted, wanted_by
 from hermes.observe.tracewords import SAID
 from hermes.settings import Settings
 
@@ -57,20 +57,6 @@ def tail(
         if files.unreadable:
             click.echo(f"Lines passed over, as they are no events: {files.unreadable}.", err=True)
     return 0
-
-
-def wanted_by(events: Iterable[str], session: str | None, request_id: str | None) -> Wanted:
-    """A function that tells which events are meant; what is not given does not matter."""
-    names = frozenset(events)
-
-    def wanted(event: Event) -> bool:
-        return (
-            (not names or event.get("event") in names)
-            and (session is None or str(event.get("session_key") or "").startswith(session))
-            and (request_id is None or event.get("request_id") == request_id)
-        )
-
-    return wanted
 
 
 def _follow(files: TraceFiles, wanted: Wanted, show: Callable[[Event], None]) -> None:

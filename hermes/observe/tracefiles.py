@@ -8,7 +8,7 @@ it is read, and none other can be taken for it. New files are found by their nam
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final
@@ -118,6 +118,25 @@ class TraceFiles:
             return event
         self.unreadable += bool(line.strip())
         return None
+
+
+def wanted_by(events: Iterable[str], session: str | None, request_id: str | None) -> Wanted:
+    """A function that tells which events are meant; what is not given does not matter.
+
+    Args:
+        events: names of events; none means every event.
+        session: the beginning of a conversation's key.
+    """
+    names = frozenset(events)
+
+    def wanted(event: Event) -> bool:
+        return (
+            (not names or event.get("event") in names)
+            and (session is None or str(event.get("session_key") or "").startswith(session))
+            and (request_id is None or event.get("request_id") == request_id)
+        )
+
+    return wanted
 
 
 def _names(folder: Path) -> list[tuple[Path, str]]:

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 from hermes.bootstrap import Hermes
 from hermes.observe.metrics import CONTENT_TYPE
 from hermes.turns import MOMENT_S
-from hermes.web import classifier_api, usage_api
+from hermes.web import classifier_api, traces_api, usage_api
 from hermes.web.caller import operator
 
 CLOSED = ("/admin", "/circuits", "/classifier", "/metrics", "/reload")
@@ -29,7 +29,7 @@ class SignedIn(Protocol):
 
 
 def blueprint(hermes: Hermes, signed_in: SignedIn, classifier_page: classifier_api.PageFor) -> Blueprint:
-    """Sessions, circuits, usage, configuration, metrics.
+    """Sessions, circuits, usage, traces, configuration, metrics.
 
     Args:
         signed_in: whether a browser that asks has an operator's session, and where it signs in.
@@ -55,6 +55,7 @@ def blueprint(hermes: Hermes, signed_in: SignedIn, classifier_page: classifier_a
     _add_circuits(bp, hermes)
     _add_configuration(bp, hermes)
     usage_api.add_routes(bp, hermes)
+    traces_api.add_routes(bp, hermes)
     classifier_api.add_routes(bp, hermes, classifier_page)
 
     @bp.get("/metrics")

@@ -14,7 +14,7 @@ from hermes.bootstrap import Hermes
 from hermes.directory import Budget
 from hermes.errors import InvalidRequest
 from hermes.web.caller import caller, operator
-from hermes.web.http import read_body
+from hermes.web.http import limit_of, read_body
 
 MAX_BODY_BYTES = 1024 * 1024
 AUDIT_ROWS = 100
@@ -33,7 +33,7 @@ def blueprint(hermes: Hermes) -> Blueprint:
 
     @bp.get("/admin/audit")
     def audit() -> Response:
-        return jsonify({"entries": hermes.directory.audit(_limit(request.args))})
+        return jsonify({"entries": hermes.directory.audit(limit_of(request.args, AUDIT_ROWS, AUDIT_ROWS_MAX))})
 
     @bp.get("/v1/pins")
     def pins() -> Response:
@@ -105,10 +105,3 @@ def _json_body() -> Any:
         return orjson.loads(read_body(request.environ, MAX_BODY_BYTES))
     except orjson.JSONDecodeError:
         raise InvalidRequest("The body must be JSON.") from None
-
-
-def _limit(args: Mapping[str, str]) -> int:
-    text = args.get("limit", str(AUDIT_ROWS))
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= AUDIT_ROWS_MAX):
-        raise InvalidRequest(f"limit must be a whole number from 1 to {AUDIT_ROWS_MAX}.", param="limit")
-    return int(text)

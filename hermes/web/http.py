@@ -1,4 +1,4 @@
-"""Reads HTTP requests: ids, texts of headers, the body within its bounds. Knows no framework."""
+"""Reads HTTP requests: ids, texts of headers, a list's limit, the body within its bounds. Knows no framework."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
@@ -53,6 +53,21 @@ def header(environ: dict[str, Any], name: str) -> str | None:
         return text.encode("latin-1").decode()
     except UnicodeError:  # it was Latin-1 after all
         return text
+
+
+def limit_of(args: Mapping[str, str], default: int, most: int) -> int:
+    """How many of a list are asked for: `limit` of a query.
+
+    >>> limit_of({"limit": "7"}, 100, 1000), limit_of({}, 100, 1000)
+    (7, 100)
+
+    Raises:
+        InvalidRequest: it is no whole number from 1 to `most`.
+    """
+    text = args.get("limit", str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+        raise InvalidRequest(f"limit must be a whole number from 1 to {most}.", param="limit")
+    return int(text)
 
 
 def body_reader(environ: dict[str, Any]) -> Callable[[int], bytes]:

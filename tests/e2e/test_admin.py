@@ -25,6 +25,7 @@ ADMIN_ROUTES = [
     ("GET", "/admin/usage"),
     ("GET", "/admin/usage/some"),
     ("GET", "/admin/usage.csv"),
+    ("GET", "/admin/traces"),
     ("GET", "/circuits"),
     ("POST", "/circuits/reset"),
 ]
