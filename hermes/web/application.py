@@ -25,6 +25,7 @@ from hermes.web.completions import HotRoutes
 from hermes.web.cors import Cors, Environ, WsgiApp
 from hermes.web.dashboard.door import Door
 from hermes.web.http import begin
+from hermes.web.openapi import document as openapi
 
 
 def create_app(hermes: Hermes) -> Flask:
@@ -42,6 +43,7 @@ def create_app(hermes: Hermes) -> Flask:
     classifier_page = dashboard.install(app, hermes, door, files)
     app.register_blueprint(admin_api.blueprint(hermes, door, classifier_page))
     app.register_blueprint(assets.blueprint(files))
+    app.register_blueprint(openapi.blueprint())
     origins = origins_of(hermes.settings.cors_origins)
     # In the order in which a request passes them: entrance, CORS, hot routes, Flask.
     app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]
