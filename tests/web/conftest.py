@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from tests.e2e.gateway import Gateway
 
 from .browser import MISSING, Visit, chromium_path, opened
+from .pages import send_traffic
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +41,19 @@ def visit(browser: Browser, gateway: Gateway) -> Iterator[Visit]:
     faults = window.faults
     window.close()
     assert faults == []
+
+
+@pytest.fixture(scope="module")
+def busy(gateway: Gateway) -> Gateway:
+    """The server, when it has seen a little of everything."""
+    send_traffic(gateway)
+    return gateway
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, busy: Gateway) -> Iterator[Visit]:
+    """One window for many pages, that somebody has signed in with."""
+    window = Visit(browser, busy)
+    window.sign_in()
+    yield window
+    window.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from tests.e2e.gateway import Gateway
 
 
@@ -33,6 +35,8 @@ PAGES = (
     Shown("confirm", "/dashboard/sessions/evict-all", "main form"),
     Shown("nowhere", "/dashboard/nowhere", ".empty"),
 )
+
+EVERY = [pytest.param(page, id=page.name) for page in PAGES]
 
 HOSTILE = "<img src=x onerror=alert(document.domain)>"
 TEXTS = (

@@ -1,0 +1,47 @@
+"""A page as axe-core, a ruler and the console see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .browser import Visit
+from .pages import Shown
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+EXPECTED_FAULT = "status of 404"
+"""Of the page that is nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is wrong with a page."""
+
+    violations: list[str]
+    overflow_px: int
+    """By how much the page itself would scroll sideways."""
+
+    faults: list[str]
+
+
+def look_at(window: Visit, page: Shown, theme: str, size: dict[str, Any]) -> Look:
+    """Opens a page in a theme and a size, and looks."""
+    window.faults.clear()
+    window.page.set_viewport_size(size)  # type: ignore[arg-type]
+    window.go(f"{page.path}{'&' if '?' in page.path else '?'}theme={theme}")
+    window.page.wait_for_selector(page.ready)
+    found = violations(window)
+    overflow = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return Look(found, max(0, overflow), [fault for fault in window.faults if EXPECTED_FAULT not in fault])
+
+
+def violations(window: Visit) -> list[str]:
+    """What axe-core finds, a line each."""
+    window.page.evaluate(AXE.read_text(encoding="utf-8"))
+    result = window.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{violation['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+        for violation in result["violations"]
+        for node in violation["nodes"]
+    ]
