@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench screenshots lock clean
+.PHONY: help setup run test check bench screenshots image lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -47,6 +47,9 @@ bench: setup ## run the benchmarks, one after another
 
 screenshots: setup ## pictures of every page of the dashboard, in build/screenshots/
 	@$(BIN)/python scripts/screenshots.py $(ARGS)
+
+image: setup ## the steps of deploy/Dockerfile on this machine, without a container engine
+	@$(BIN)/python scripts/image.py
 
 lock: setup ## compile the requirements anew; ARGS=--upgrade for newer versions
 	$(COMPILE) --output-file=requirements.txt $(ARGS) requirements.in
