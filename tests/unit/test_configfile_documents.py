@@ -43,6 +43,16 @@ def test_the_template_loads_without_a_warning() -> None:
     assert policy.routing.teacher is not None
 
 
+def test_the_first_configuration_of_the_readme_can_be_used_as_it_stands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"cat > router_config.yaml <<'END'\n(.*?)\nEND\n", readme, re.DOTALL)
+
+    policy = parse(text, "router_config.yaml", {"PROVIDER_API_KEY": "a-key"})
+
+    assert policy.warnings == ()
+    assert {tier: len(cascade.endpoints) for tier, cascade in policy.cascades.items()} == {"simple": 1, "complex": 1}
+
+
 def test_the_template_needs_no_more_than_its_first_lines_name() -> None:
     """`cp router_config.example.yaml router_config.yaml && make run` starts with these, or says what is missing."""
     first_lines = EXAMPLE.read_text(encoding="utf-8").partition("\nserver:")[0]

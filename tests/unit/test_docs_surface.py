@@ -23,6 +23,8 @@ METHOD = re.compile(rf"\b(GET|POST|PUT|DELETE) ({OURS}[\w/{{}}.-]*)")
 PREFIXES = {"/v1", "/admin"}
 """What is said of many routes at once, and as a client's base URL."""
 
+PICTURE_MAX_BYTES = 200_000
+
 SHOWN = {"upstream_error": {502, 503}, "invalid_request_error": {400, 414, 417, 431, 501}}
 """Codes with more than one status: by a subclass of the error, or by what Flask or gunicorn refuse."""
 
@@ -76,3 +78,12 @@ def test_the_table_of_metrics_has_each_name_and_no_other() -> None:
     assert set(re.findall(r"\bhermes_\w+", TABLE_OF_METRICS)) == there
     elsewhere = {name for page in PAGES.values() for name in re.findall(r"`(hermes_\w+?)[`{]", page)}
     assert elsewhere - there == set()
+
+
+def test_every_picture_is_there_and_small() -> None:
+    pictures = {
+        ROOT / "docs" / "pictures" / name for name in re.findall(r"\]\(docs/pictures/(\S+)\)", PAGES["README.md"])
+    }
+
+    assert pictures == set((ROOT / "docs" / "pictures").iterdir())
+    assert [path.name for path in pictures if path.stat().st_size > PICTURE_MAX_BYTES] == []

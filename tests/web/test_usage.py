@@ -37,6 +37,18 @@ def test_a_request_is_found_by_its_id_and_opened(gateway: Gateway, visit: Visit)
     assert visit.page.locator(f"#row-{answer.request_id}").get_attribute("aria-selected") == "true"
 
 
+def test_a_long_error_stays_in_its_column(gateway: Gateway, visit: Visit) -> None:
+    """It did run over the time beside it."""
+    answer = gateway.chat("demo:503 hello", user="long")
+    gateway.usage(1, user_id="long")
+    visit.sign_in(path=f"{PAGE}/{answer.request_id}")
+
+    visit.page.locator("#attempts tr").first.wait_for()
+    beyond = "cells => cells.map(cell => cell.scrollWidth - cell.clientWidth)"
+
+    assert max(visit.page.locator("#attempts td").evaluate_all(beyond)) <= 0
+
+
 def test_drawer_and_focus_survive_a_refresh_and_new_rows_wait(gateway: Gateway, visit: Visit) -> None:
     first = gateway.chat("the first", user="carla").request_id
     gateway.usage(1, user_id="carla")
