@@ -129,7 +129,7 @@ RECEIPT: Final = fields(
     {
         "row": ref("UsageRow"),
         "decision": said(some(TEXT), "Step by step, in sentences."),
-        "attempts": some(fields({**ATTEMPT, "called": FLAG, "duration_ms": maybe(NUMBER)})),
+        "attempts": some(fields({**ATTEMPT, "called": FLAG, "duration_ms": maybe(NUMBER), "region?": maybe(TEXT)})),
         "masked": said(some(ANYTHING), "What was hidden from the provider."),
         "price": maybe(fields({"model": maybe(TEXT), "usd": maybe(NUMBER)})),
         "other_tier": maybe(fields({"tier": TIER, "model": TEXT, "usd": maybe(NUMBER)})),
