@@ -33,7 +33,7 @@ class OperatorNotes:
     def limited(self, endpoint: Endpoint, key: ProviderKey | None, tier: Tier, rest_s: float) -> None:
         """A 429 has put a key to rest."""
         self._metrics.limited(tier)
-        log.info("%s rests for up to %.0f s at %s", key.env if key else "What needs no key", rest_s, endpoint.id)
+        log.info("%s rests for up to %.0f s at %s", key.env if key else "Calling without a key", rest_s, endpoint.id)
 
     def attempt_failed(self, endpoint: Endpoint, status: int | None, message: str, then: str) -> None:
         """A call gave no answer; `then` says what is done about it."""
