@@ -42,11 +42,11 @@ class AiClient:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self._folder = folder
-        self._process = self._started()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, line: dict[str, Any]) -> dict[str, Any]:
         """What came of a call: `answer` or `pieces` or `raised`, and what was asked `direct`ly."""
-        process = self._process
+        process = self._process = self._process or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(line).encode() + b"\n")
@@ -54,15 +54,16 @@ class AiClient:
         ready, _, _ = select.select([process.stdout], [], [], CALL_LIMIT_S)
         said = process.stdout.readline() if ready else b""
         if not said:
-            self.close()
-            self._process = self._started()  # the next test begins anew
+            self.close()  # the next test begins anew
         assert said, f"the client has ended, or says nothing for {CALL_LIMIT_S:.0f} s"
         return dict(json.loads(said))
 
     def close(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        self._process.communicate()
+        """Ends the process; whoever asks then gets another one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
 
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -96,7 +97,10 @@ def deno() -> list[str]:
 
 
 def compiled(folder: Path) -> Path:
-    """`aiClient.ts` as a module for any Node: its types are checked, and taken out."""
+    """`aiClient.ts` as a module for any Node: its types are checked, and taken out; once in a folder."""
+    made = folder / "aiClient.mjs"
+    if made.exists():
+        return made
     tsc = [npm.program("node"), str(RUNTIMES / "node_modules" / "typescript" / "bin" / "tsc")]
     command = [*tsc, *STRICT, "--outDir", str(folder), str(CLIENTS / "aiClient.ts")]
     done = subprocess.run(
@@ -109,7 +113,7 @@ def compiled(folder: Path) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    return (folder / "aiClient.js").replace(folder / "aiClient.mjs")
+    return (folder / "aiClient.js").replace(made)
 
 
 def _environment(folder: Path) -> dict[str, str]:

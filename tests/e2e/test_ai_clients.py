@@ -24,6 +24,9 @@ from .provider import Call, Provider
 from .replies import Reply, answer, broken_stream, chunk, error, in_pieces, sse
 from .world import World
 
+pytestmark = pytest.mark.timeout(180)
+"""The first one installs what Node and Deno need, where it is not there yet."""
+
 Ask = Callable[..., dict[str, Any]]
 
 HELLO = [{"role": "user", "content": "hello"}]
