@@ -57,6 +57,7 @@ loops.every(STALE_EVERY_S, hermes.transport.close_stale, "idle connections")
 loops.every(BUDGETS_EVERY_S, hermes.weigh_budgets, "budget use")
 loops.every(LEDGER_EVERY_S, hermes.ledger.check, "ledger")
 loops.every(BACKFILL_EVERY_S, hermes.backfill.run, "sums of old rows")
+loops.every(BACKFILL_EVERY_S, hermes.day_sums.run, "sums of days")
 loops.every(RETENTION_EVERY_S, hermes.forget_old, "retention")
 
 

@@ -16,14 +16,11 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import multiprocessing
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,19 +28,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from lab import native
-from lab.client import LOST, Caller, admin_get
-from lab.ledgerrows import DAYS, fill_postgres, fill_sqlite
+from lab.client import admin_get
+from lab.ledgerrows import DAYS, a_database, fill_postgres, fill_sqlite
 from lab.process import busy_share, clean_up_when_told_to_end, pinned
 from lab.servers import ADMIN_KEY, HermesServer, hermes_config, start_stub
+from lab.watch import Watch
 
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database, migrate
 from hermes.storage.reports import Reports
-from tests.postgres_server import HOW_TO_GET_POSTGRES, PostgresServer, postgres_programs
 
 TIMES = 20
 TARGET_MS, LOOP_TARGET_MS = 150.0, 50.0
-PROBE_EVERY_S = 0.005
 PAUSE_S = 0.02
 
 
@@ -69,59 +65,6 @@ class Figure:
             f"{high:.1f}",
             f"{self.waited_ms:.0f}" if self.waited_ms else "–",
         )
-
-
-# -- who watches ------------------------------------------------------------------------------------------
-
-
-def _probe(port: int, longest: Any, ending: Any) -> None:
-    """Asks for `/health` all the time, on one connection; writes down the longest that it took."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    while not ending.is_set():
-        began = time.perf_counter()
-        connection.request("GET", "/health")
-        connection.getresponse().read()
-        took_ms = (time.perf_counter() - began) * 1000
-        with longest.get_lock():
-            longest.value = max(longest.value, took_ms)
-        time.sleep(PROBE_EVERY_S)
-
-
-class Watch:
-    """What the probe and the light traffic see."""
-
-    def __init__(self, port: int) -> None:
-        spawning = multiprocessing.get_context("spawn")
-        self._longest: Any = spawning.Value("d", 0.0)
-        self._ending = spawning.Event()
-        self._probe = spawning.Process(target=_probe, args=(port, self._longest, self._ending), daemon=True)
-        self._traffic = threading.Thread(target=self._ask, args=(port,), daemon=True)
-
-    def __enter__(self) -> Watch:
-        self._probe.start()
-        self._traffic.start()
-        time.sleep(1.0)
-        self.take()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self._probe.join(5)
-        self._traffic.join(5)
-
-    def take(self) -> float:
-        """The longest wait since the last call."""
-        with self._longest.get_lock():
-            found, self._longest.value = float(self._longest.value), 0.0
-        return found
-
-    def _ask(self, port: int) -> None:
-        caller, number = Caller(port, "light"), 0
-        while not self._ending.is_set():
-            number += 1
-            with suppress(*LOST):
-                caller.ask(f"stub:bytes=300 Good day, number {number}.")
-            time.sleep(0.05)
 
 
 # -- what is asked ----------------------------------------------------------------------------------------
@@ -294,20 +237,6 @@ def is_right(url: str, rows: int) -> None:
 def ledger_of(port: int) -> str:
     text = admin_get(port, "/metrics").decode()
     return next(line for line in text.splitlines() if line.startswith("hermes_ledger_gap "))
-
-
-@contextmanager
-def a_database(kind: str) -> Iterator[str | None]:
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory(prefix="bench-reports-") as folder:
-            yield f"sqlite:///{folder}/hermes.db"
-        return
-    if postgres_programs() is None:
-        say(HOW_TO_GET_POSTGRES)
-        yield None
-    else:
-        with PostgresServer() as server:
-            yield server.url
 
 
 # -- what is shown ----------------------------------------------------------------------------------------

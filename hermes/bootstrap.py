@@ -59,6 +59,7 @@ from hermes.state.resilient import ResilientStore
 from hermes.state.store import StateStore
 from hermes.storage import export
 from hermes.storage.backfill import Backfill
+from hermes.storage.daysums import DaySums
 from hermes.storage.classified import ClassifiedRepository
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
@@ -128,6 +129,7 @@ class Hermes:
     usage: UsageRepository
     reports: Reports
     backfill: Backfill
+    day_sums: DaySums
     retention: Retention
     prices: PriceBook
     spool: Spool
@@ -445,6 +447,7 @@ def build(settings: Settings) -> Hermes:
         usage=usage,
         reports=Reports(database),
         backfill=backfill,
+        day_sums=DaySums(database, backfill.is_complete),
         retention=Retention(database, backfill),
         prices=prices,
         spool=spool,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from tests.postgres_server import HOW_TO_GET_POSTGRES, PostgresServer, postgres_programs
 
 DAYS, USERS, FUNCTIONS, KEYS = 90, 500, 25, 12
 MODELS = {
@@ -96,3 +100,18 @@ def fill_postgres(url: str, number: int) -> None:
 
 UNSUMMED = "UPDATE usage_backfill SET done_id = 0, until_id = (SELECT MAX(id) FROM ai_usage_logs)"
 """All rows are from before an upgrade: the server adds them up."""
+
+
+@contextmanager
+def a_database(kind: str) -> Iterator[str | None]:
+    """An empty database, `sqlite` or `postgres`; None: there is no Postgres here."""
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="bench-reports-") as folder:
+            yield f"sqlite:///{folder}/hermes.db"
+        return
+    if postgres_programs() is None:
+        print(HOW_TO_GET_POSTGRES, flush=True)
+        yield None
+    else:
+        with PostgresServer() as server:
+            yield server.url

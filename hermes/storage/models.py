@@ -74,7 +74,13 @@ class UsageRow(Model):
         database = proxy
         table_name = "ai_usage_logs"
         indexes = (
-            (("created_at", "id"), False),
+            (
+                (
+                    "created_at", "id", "user_id", "function_name", "key_id", "model", "tier", "status", "decision",
+                    "fallback_level", "duration_ms", "estimated_cost_usd", "total_tokens",
+                ),
+                False,
+            ),  # fmt: skip
             (("user_id", "created_at", "id", "function_name", "model", "tier", "status"), False),
             (("function_name", "created_at", "id", "model", "tier", "status"), False),
             (("model", "created_at", "id", "tier", "status"), False),
@@ -211,6 +217,58 @@ class HourRow(Model):
         primary_key = CompositeKey("hour", "tier", "decision", "model", "endpoint", "status", "stream")
 
 
+class DayRow(Model):
+    """The same of whole days, summed from their hours when they are over."""
+
+    day = TextField()
+    tier = TextField()
+    decision = TextField()
+    model = TextField()
+    endpoint = TextField()
+    status = TextField()
+    stream = BooleanField()
+    requests = BigIntegerField()
+    failed = BigIntegerField()
+    refused = BigIntegerField()
+    counted = BigIntegerField()
+    unpriced = BigIntegerField()
+    total_tokens = BigIntegerField()
+    nanousd = BigIntegerField()
+    fallbacks = BigIntegerField()
+    attempts = BigIntegerField()
+    prompt_tokens = BigIntegerField()
+    completion_tokens = BigIntegerField()
+    cached_tokens = BigIntegerField()
+    reasoning_tokens = BigIntegerField()
+
+    class Meta:
+        database = proxy
+        table_name = "usage_days"
+        primary_key = CompositeKey("day", "tier", "decision", "model", "endpoint", "status", "stream")
+
+
+class DoneRow(Model):
+    """How far days have been summed; a single row."""
+
+    id = IntegerField(primary_key=True)
+    until = TextField()
+    """Days before this one are, but for those of `LateRow`; empty: none is."""
+
+    class Meta:
+        database = proxy
+        table_name = "usage_days_done"
+
+
+class LateRow(Model):
+    """A day that has had rows after it was over, and is to be summed again."""
+
+    day = TextField(primary_key=True)
+
+    class Meta:
+        database = proxy
+        table_name = "usage_days_late"
+
+
 class NameRow(Model):
     """What one user, function or key has used in an hour or a day."""
 
@@ -328,6 +386,6 @@ class SurrogateAuditRow(Model):
 
 MODELS = (
     UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow,
-    HourRow, NameRow, LatencyRow, MinuteRow, BackfillRow, WriterRow,
+    HourRow, DayRow, DoneRow, LateRow, NameRow, LatencyRow, MinuteRow, BackfillRow, WriterRow,
     SurrogateAuditRow,
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Reads the sums of the usage log: totals, courses over time, who used most, what went where, how long it took.
 
 Ranges go from an hour to an hour, in UTC: the first one counts whole, and so does the one in which the end lies, unless
-the end is its very beginning. What costs time is the number of hours and not of rows. Days are those of UTC; who wants
-other ones sums hours.
+the end is its very beginning. What costs time is the number of days and of the hours at their edges, and not of rows.
+Days are those of UTC; who wants other ones sums hours.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from peewee import SQL, fn
+from peewee import SQL, Select, fn
 
-from hermes.storage import spans
+from hermes.storage import spans, summed
 from hermes.storage.db import Database
 from hermes.storage.models import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow
 from hermes.storage.rollups import BOUND_FACTOR, BOUNDS, DAY_CHARS, HOUR_CHARS, SCALES
@@ -157,7 +157,7 @@ class Reports:
 
     def totals(self, start: datetime, end: datetime, **only: str | bool) -> Totals:
         """All together; `only` narrows to one `tier`, `decision`, `model`, `endpoint`, `status`, `stream`."""
-        return self._database.read(_totals, spans.hours(start, end), only)
+        return self._database.read(_totals, start, end, only)
 
     def series(
         self,
@@ -185,7 +185,7 @@ class Reports:
 
     def flow(self, start: datetime, end: datetime) -> list[Flow]:
         """What decided, for which tier, and who answered; the most frequent way first."""
-        return self._database.read(_flow, spans.hours(start, end))
+        return self._database.read(_flow, start, end)
 
     def latency(
         self, start: datetime, end: datetime, metric: Metric, *, tier: str | None = None, model: str | None = None
@@ -221,36 +221,48 @@ def _summed(model: Any, names: Sequence[str] = SUM_NAMES) -> list[Any]:
     return [fn.COALESCE(fn.SUM(getattr(model, name)), 0) for name in names]
 
 
+def _rows(query: Any) -> list[Any]:
+    """What a query that belongs to no model gives."""
+    found: list[Any] = list(query.tuples().execute(HourRow._meta.database))
+    return found
+
+
 def _sums(values: Sequence[Any]) -> Sums:
     return Sums(*map(int, values))
 
 
-def _totals(span: Span, only: dict[str, str | bool]) -> Totals:
-    query = _within(HourRow.select(*_summed(HourRow, SUM_NAMES + MORE_NAMES)), HourRow.hour, span)
+def _totals(start: datetime, end: datetime, only: dict[str, str | bool]) -> Totals:
+    table = summed.source(start, end, (*SUM_NAMES, *MORE_NAMES, *only))
+    query = Select([table], _summed(table.c, SUM_NAMES + MORE_NAMES))
     for name, value in only.items():
-        query = query.where(getattr(HourRow, name) == value)
-    found = query.tuples().get()
+        query = query.where(getattr(table.c, name) == value)
+    found = _rows(query)[0]
     return Totals(_sums(found[: len(SUM_NAMES)]), *map(int, found[len(SUM_NAMES) :]))
 
 
 def _series(
     start: datetime, end: datetime, step: Step, by: Dimension | None, names: Collection[str] | None
 ) -> list[Point]:
-    span = spans.hours(start, end) if step == "hour" else spans.days(start, end)
     if by in NAMED:
+        span = spans.hours(start, end) if step == "hour" else spans.days(start, end)
         query = NameRow.select(NameRow.at, NameRow.name, *(getattr(NameRow, name) for name in SUM_NAMES))
         query = _within(query.where(NameRow.dimension == by, NameRow.grain == step), NameRow.at, span)
         if names is not None:
             query = query.where(NameRow.name.in_(list(names)))
-        query = query.order_by(NameRow.at, NameRow.name)
+        rows = list(query.order_by(NameRow.at, NameRow.name).tuples())
     else:
-        at = HourRow.hour if step == "hour" else fn.SUBSTR(HourRow.hour, 1, DAY_CHARS)
-        keys = [at] if by is None else [at, getattr(HourRow, by)]
-        places = [SQL(str(number + 1)) for number in range(len(keys))]
-        # A day is less than every hour of it, so the same comparison serves both.
-        query = _within(HourRow.select(*keys, *_summed(HourRow)), HourRow.hour, span)
-        query = query.group_by(*places).order_by(*places)
-    rows = query.tuples()
+        names_of = () if by is None else (by,)
+        if step == "hour":
+            table: Any = HourRow
+            columns, at = table, table.hour
+        else:
+            table = summed.source(*spans.around_days(start, end), (*SUM_NAMES, *names_of), has_day=True)
+            columns, at = table.c, table.c.at
+        keys = [at, *(getattr(columns, name) for name in names_of)]
+        query = Select([table], [*keys, *_summed(columns)])
+        if step == "hour":
+            query = _within(query, HourRow.hour, spans.hours(start, end))
+        rows = _rows(query.group_by(*keys).order_by(*keys))
     if by is None:
         return [Point(at, "", _sums(values)) for at, *values in rows]
     return [Point(at, _name(name), _sums(values)) for at, name, *values in rows]
@@ -258,18 +270,18 @@ def _series(
 
 def _name(value: str | bool) -> str:
     """`stream` is the one dimension that is no text."""
-    return value if isinstance(value, str) else str(value).lower()
+    return value if isinstance(value, str) else str(bool(value)).lower()
 
 
 def _top(start: datetime, end: datetime, by: Dimension, number: int, order: Order) -> list[tuple[str, Sums]]:
     place = SUM_NAMES.index(order)
     if by in NAMED:
         return _top_names(start, end, by, number, place)
-    column = getattr(HourRow, by)
-    sums = _summed(HourRow)
-    query = _within(HourRow.select(column, *sums), HourRow.hour, spans.hours(start, end)).group_by(column)
-    rows = query.order_by(sums[place].desc(), column).limit(number).tuples()
-    return [(_name(name), _sums(values)) for name, *values in rows]
+    table = summed.source(start, end, (*SUM_NAMES, by))
+    column, sums = getattr(table.c, by), _summed(table.c)
+    query = Select([table], [column, *sums]).group_by(column)
+    query = query.order_by(sums[place].desc(), column).limit(number)
+    return [(_name(name), _sums(values)) for name, *values in _rows(query)]
 
 
 def _top_names(start: datetime, end: datetime, by: str, number: int, place: int) -> list[tuple[str, Sums]]:
@@ -279,11 +291,11 @@ def _top_names(start: datetime, end: datetime, by: str, number: int, place: int)
     return [(name, _sums(values)) for name, *values in rows]
 
 
-def _flow(span: Span) -> list[Flow]:
-    keys = (HourRow.decision, HourRow.tier, HourRow.model)
-    requests = fn.SUM(HourRow.requests)
-    query = _within(HourRow.select(*keys, requests), HourRow.hour, span).group_by(*keys)
-    rows = query.order_by(requests.desc(), *keys).tuples()
+def _flow(start: datetime, end: datetime) -> list[Flow]:
+    table = summed.source(start, end, ("decision", "tier", "model", "requests"))
+    keys = (table.c.decision, table.c.tier, table.c.model)
+    requests = fn.SUM(table.c.requests)
+    rows = _rows(Select([table], [*keys, requests]).group_by(*keys).order_by(requests.desc(), *keys))
     return [Flow(decision, tier, model, int(number)) for decision, tier, model, number in rows]
 
 
@@ -316,15 +328,17 @@ def _minutes(start: datetime, end: datetime) -> list[Minute]:
 
 
 def _bars(start: datetime, end: datetime, chars: int, model: str | None, decision: str | None) -> list[Bar]:
-    is_fine = chars > HOUR_CHARS
-    source: Any = MinuteRow if is_fine else HourRow
-    time = MinuteRow.minute if is_fine else HourRow.hour
-    at = fn.SUBSTR(time, 1, chars)
-    query = source.select(at, source.tier, source.status, fn.SUM(source.requests))
-    query = _within(query, time, spans.minutes(start, end) if is_fine else spans.hours(start, end))
-    for column, value in (("model", model), ("decision", decision)):
-        if value is not None:
-            query = query.where(getattr(source, column) == value)
+    table: Any = MinuteRow if chars > HOUR_CHARS else HourRow
+    columns, time = table, table.minute if chars > HOUR_CHARS else table.hour
+    only = {name: value for name, value in (("model", model), ("decision", decision)) if value is not None}
+    if chars == DAY_CHARS:
+        table = summed.source(start, end, ("tier", "status", "requests", *only), has_day=True)
+        columns, time = table.c, table.c.at
+    query = Select([table], [fn.SUBSTR(time, 1, chars), columns.tier, columns.status, fn.SUM(columns.requests)])
+    if chars != DAY_CHARS:
+        query = _within(query, time, spans.minutes(start, end) if chars > HOUR_CHARS else spans.hours(start, end))
+    for name, value in only.items():
+        query = query.where(getattr(columns, name) == value)
     places = [SQL(str(number)) for number in (1, 2, 3)]
-    rows = query.group_by(*places).order_by(*places).tuples()
+    rows = _rows(query.group_by(*places).order_by(*places))
     return [Bar(at, tier, status, int(requests)) for at, tier, status, requests in rows]

@@ -27,7 +27,7 @@ from peewee import (  # type: ignore[attr-defined]
     __exception_wrapper__,
 )
 
-from hermes.storage import rollups
+from hermes.storage import daysums, rollups
 from hermes.storage.db import Database
 from hermes.storage.models import UsageRow, WriterRow, is_on_postgres
 from hermes.storage.usage_filter import UsageFilter, utc_text
@@ -130,6 +130,8 @@ def _insert(records: Sequence[Record], writer: str, now: float) -> Inserted:
             except (DataError, IntegrityError) as error:
                 rejected.append((record, " ".join(str(error).split())))
     rollups.add_new(new)
+    if new:
+        daysums.note_late((row["created_at"] for _, row in rows), now)
     if writer and new:
         _count_for(writer, len(new), utc_text(datetime.fromtimestamp(now, UTC)))
     return Inserted(len(new), tuple(rejected))

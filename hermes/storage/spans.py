@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Literal
 
 from hermes.storage.models import NameRow
@@ -36,6 +36,25 @@ def hours(start: datetime, end: datetime) -> Span:
 def days(start: datetime, end: datetime) -> Span:
     """The days that it touches."""
     return _span(start, end, DAY, DAY_CHARS)
+
+
+def whole_days(start: datetime, end: datetime) -> Span:
+    """The days of which it touches every hour; the first is not before the second where there are none."""
+    return utc_text(_ceil(_floor(start, HOUR), DAY))[:DAY_CHARS], utc_text(_floor(_ceil(end, HOUR), DAY))[:DAY_CHARS]
+
+
+def around_days(start: datetime, end: datetime) -> tuple[datetime, datetime]:
+    """A range, widened to whole days."""
+    return _floor(start, DAY), _ceil(end, DAY)
+
+
+def next_day(day: str) -> str:
+    """The day after one.
+
+    >>> next_day("2026-02-28")
+    '2026-03-01'
+    """
+    return (date.fromisoformat(day) + DAY).isoformat()
 
 
 def minutes(start: datetime, end: datetime) -> Span:

@@ -21,7 +21,7 @@ import pytest
 from playhouse.migrations import Runner
 
 from hermes.settings import ROOT
-from hermes.storage import rollups
+from hermes.storage import daysums, rollups
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database, migrate
 from hermes.storage.models import UsageRow
@@ -366,6 +366,7 @@ def upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
     database.write(lambda: Runner(UsageRow._meta.database.obj, str(MIGRATIONS)).down("0005_reports"))
     with monkeypatch.context() as patch:
         patch.setattr(rollups, "ADDITIONS", ())
+        patch.setattr(daysums, "note_late", lambda *_: None)
         UsageRepository(database).insert(rows)
     migrate(database_url, MIGRATIONS)
     yield database, rows
