@@ -265,7 +265,7 @@ def prepare(kind: str, url: str, rows: int) -> None:
         database.close()
 
 
-def measure(kind: str, url: str, rows: int, stub_port: int) -> list[Figure]:
+def measure(kind: str, url: str, rows: int, stub_port: int, match: str) -> list[Figure]:
     """All pages, each kind of them with a server of its own."""
     prepare(kind, url, rows)
     say(f"{kind}: {rows:,} rows are there")
@@ -275,7 +275,8 @@ def measure(kind: str, url: str, rows: int, stub_port: int) -> list[Figure]:
             put(server.port, budget)
         figures = []
         for asked in (overview(), budgets(), usage(rows), others()):
-            for figure in of_pages(server, list(asked)):
+            wanted = [one for one in asked if match.lower() in f"{one.page} {one.what}".lower()]
+            for figure in of_pages(server, wanted) if wanted else ():
                 figures.append(figure)
                 say(f"{kind}: {'  '.join(figure.cells())}")
         return figures
@@ -331,12 +332,12 @@ def main() -> int:
             with pinned(native.TOOLS_CPU):
                 if arguments.keep:
                     kind = "postgres" if arguments.keep.startswith("postgres") else "sqlite"
-                    found[kind] = measure(kind, arguments.keep, arguments.rows, stub.port)
+                    found[kind] = measure(kind, arguments.keep, arguments.rows, stub.port, arguments.match)
                 else:
                     for kind in (arguments.only,) if arguments.only else ("sqlite", "postgres"):
                         with a_database(kind) as url:
                             if url is not None:
-                                found[kind] = measure(kind, url, arguments.rows, stub.port)
+                                found[kind] = measure(kind, url, arguments.rows, stub.port, arguments.match)
         finally:
             stub.process.stop()
     for kind, figures in found.items():

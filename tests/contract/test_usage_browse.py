@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes.storage import browse
-from hermes.storage.browse import Beside, Mark, beside, count_some, greatest, meaning, page
+from hermes.storage.browse import Beside, Counted, Mark, beside, count, count_some, greatest, meaning, page
 from hermes.storage.db import Database
 from hermes.storage.repositories import UsageRepository
 from hermes.storage.usage_filter import UsageFilter
@@ -67,17 +67,31 @@ FILTERS = [
     pytest.param(UsageFilter(fallback=True), id="fallbacks"),
     pytest.param(UsageFilter(min_duration_ms=500, status="ok"), id="slow ones"),
     pytest.param(UsageFilter(any_of=(("user_id", ("user0@example.eu",)), ("key_id", ("key_3",)))), id="one of several"),
+    pytest.param(
+        UsageFilter(any_of=(("request_id", ("request-02",)), ("user_id", ("user1@example.eu",)))),
+        id="one of several, which the index in the order of time does not hold",
+    ),
+    pytest.param(UsageFilter(user_id="user1@example.eu", fallback=True), id="a user's fallbacks"),
     pytest.param(UsageFilter(any_of=()), id="nothing"),
     pytest.param(UsageFilter(since=at(2), until=at(4)), id="a range"),
 ]
 
 
-@pytest.mark.parametrize("most", [3, 20_000], ids=["looking at three rows at once", "looking at all"])
+@pytest.mark.parametrize(
+    ("most", "few"),
+    [
+        pytest.param(3, 0, id="looking at three rows at once"),
+        pytest.param(3, 4, id="reading all of what has few"),
+        pytest.param(100_000, 2_000, id="looking at all"),
+    ],
+)
 @pytest.mark.parametrize("wanted", FILTERS)
 def test_pages_hold_every_row_once_and_what_the_export_holds(
-    database: Database, log: UsageRepository, monkeypatch: pytest.MonkeyPatch, wanted: UsageFilter, most: int
+    database: Database, log: UsageRepository, monkeypatch: pytest.MonkeyPatch, wanted: UsageFilter, most: int, few: int
 ) -> None:
     monkeypatch.setattr(browse, "MOST_LOOKED_AT", most)
+    monkeypatch.setattr(browse, "MOST_READ", most)
+    monkeypatch.setattr(browse, "FEW", few)
 
     for rows in (1, 2, 5, 100):
         assert walk(database, wanted, rows) == ids_of(log.find(wanted))
@@ -118,13 +132,37 @@ def test_what_is_new_is_counted_and_not_beyond_a_limit(database: Database, log: 
     assert count_some(database, UsageFilter(), 100) == 12
 
 
+def test_a_count_says_whether_it_is_all(
+    database: Database, log: UsageRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = UsageFilter(decision="teacher")
+    assert count(database, teacher, 10) == Counted(3, is_all=True)
+    assert count(database, UsageFilter(), 5) == Counted(5, is_all=True)
+
+    monkeypatch.setattr(browse, "MOST_LOOKED_AT", 5)
+
+    assert count(database, teacher, 10) == Counted(1, is_all=False)
+
+
+def test_an_order_says_among_how_many(
+    database: Database, log: UsageRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browse, "MOST_SORTED", 5)
+
+    teacher = greatest(database, UsageFilter(decision="teacher"), "duration_ms", 9)
+    user = greatest(database, UsageFilter(user_id="user1@example.eu"), "duration_ms", 9)
+
+    assert (ids_of(teacher.rows), teacher.among, teacher.all_fit) == (["request-09"], 5, False)
+    assert (len(user.rows), user.all_fit) == (4, True)
+
+
 def test_the_greatest_come_first(database: Database, log: UsageRepository) -> None:
     log.insert([a_record("unknown", created_at=at(9), duration_ms=None)])
 
-    assert ids_of(greatest(database, UsageFilter(), "duration_ms", 3)) == ["request-11", "request-10", "request-09"]
-    found = greatest(database, UsageFilter(decision="teacher"), "duration_ms", 9)
+    assert ids_of(greatest(database, UsageFilter(), "duration_ms", 3).rows) == ["request-11", "request-10", "request-09"]
+    found = greatest(database, UsageFilter(decision="teacher"), "duration_ms", 9).rows
     assert ids_of(found) == ["request-09", "request-05", "request-01"]
-    assert ids_of(greatest(database, UsageFilter(), "duration_ms", 100))[-1] == "unknown"
+    assert ids_of(greatest(database, UsageFilter(), "duration_ms", 100).rows)[-1] == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from flask import Blueprint, Response, request
 from hermes.bootstrap import FLUSH_WAIT_S
 from hermes.errors import DatabaseUnavailable, NotFound
 from hermes.storage import browse, export
-from hermes.storage.browse import Beside, Mark
+from hermes.storage.browse import Beside, Counted, Mark
 from hermes.storage.db import Database
 from hermes.storage.usage_filter import UsageFilter
 from hermes.web.dashboard.frame import htmx
@@ -147,6 +147,7 @@ class _Log:
             return shown | self._found(wanted)
         except DatabaseUnavailable as error:
             empty = {"lines": [], "more": None, "found": "", "figure": None, "picks": picks_of(wanted, {}), "new": None}
+            empty["sorted"] = None
             return shown | empty | {"trouble": error.message, "is_first_use": False, "ways_out": []}
 
     def rows(self, wanted: Wanted) -> dict[str, Any]:
@@ -188,18 +189,22 @@ class _Log:
         now = _now()
         narrow = self.filter(wanted, now)
         if wanted.sort:
-            raw = browse.greatest(self._hermes.database, narrow, wanted.sort, SORTED_ROWS)
-            piece: dict[str, Any] = {"lines": [line_of(row, now) for row in raw], "more": None, "raw": raw}
+            best = browse.greatest(self._hermes.database, narrow, wanted.sort, SORTED_ROWS)
+            lines = [line_of(row, now) for row in best.rows]
+            piece: dict[str, Any] = {"lines": lines, "more": None, "raw": best.rows, "sorted": best}
         else:
             piece = self.rows(wanted)
-        number = browse.count_some(self._hermes.database, narrow, MOST_COUNTED + 1)
+        if not wanted.sort and wanted.before is None and len(piece["raw"]) < ROWS:
+            counted = Counted(len(piece["raw"]), is_all=piece["more"] is None)  # all that were found are here
+        else:
+            counted = browse.count(self._hermes.database, narrow, MOST_COUNTED + 1)
         figure = self._bars(narrow, now)
         is_empty = not piece["raw"] and wanted.before is None
         is_live = not wanted.sort and wanted.before is None and not wanted.until
         above = Mark.of(piece["raw"][0]) if piece["raw"] else Mark("0001-01-01T00:00:00.000Z", 0)
         return {
             **piece,
-            "found": _number(number, figure if figure.plan.is_exact else None),
+            "found": _number(counted, figure if figure.plan.is_exact else None),
             "figure": figure,
             "picks": picks_of(wanted, self._offered()),
             "new": {"above": mark_text(above), "number": 0} if is_live else None,
@@ -208,7 +213,7 @@ class _Log:
         }
 
     def _count(self, wanted: Wanted) -> str:
-        return _number(browse.count_some(self._hermes.database, self.filter(wanted, _now()), MOST_COUNTED + 1), None)
+        return _number(browse.count(self._hermes.database, self.filter(wanted, _now()), MOST_COUNTED + 1), None)
 
     def _bars(self, narrow: UsageFilter, now: datetime) -> bars.Bars:
         asked, reports = bars.plan(narrow, now), self._hermes.reports
@@ -248,11 +253,13 @@ def _common(wanted: Wanted) -> dict[str, Any]:
     return {"wanted": wanted, "address": address, "page": PAGE, "part": PART, "drawer_part": DRAWER}
 
 
-def _number(counted: int, figure: bars.Bars | None) -> str:
+def _number(counted: Counted, figure: bars.Bars | None) -> str:
     """How many there are, as far as they were counted."""
-    if counted <= MOST_COUNTED:
-        return f"{counted:,}"
-    return f"about {figure.requests:,}" if figure is not None else f"more than {MOST_COUNTED:,}"
+    if counted.number <= MOST_COUNTED and (counted.is_all or (figure is not None and not figure.requests)):
+        return f"{counted.number:,}"
+    if figure is not None:
+        return f"about {figure.requests:,}"
+    return f"more than {MOST_COUNTED:,}" if counted.number > MOST_COUNTED else f"at least {counted.number:,}"
 
 
 def _now() -> datetime:
