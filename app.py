@@ -12,6 +12,7 @@ from hermes.background import Loops
 from hermes.errors import ConfigurationInvalid, DatabaseUnavailable, DatabaseUnreachable, StartRefused
 from hermes.settings import Settings
 from hermes.web.application import create_app
+from hermes.web.dashboard.frame import compile_templates
 from hermes.web.worker import DATABASE_AWAY, REFUSED
 
 DRAIN_EVERY_S = 0.25
@@ -24,6 +25,7 @@ STALE_EVERY_S = 5.0
 BUDGETS_EVERY_S = 5.0
 LEDGER_EVERY_S = 2.0
 BACKFILL_EVERY_S = 0.5
+DAYS_EVERY_S = 5.0
 RETENTION_EVERY_S = 3.0
 """How soon after the start; then one worker does it once an hour."""
 
@@ -57,8 +59,9 @@ loops.every(STALE_EVERY_S, hermes.transport.close_stale, "idle connections")
 loops.every(BUDGETS_EVERY_S, hermes.weigh_budgets, "budget use")
 loops.every(LEDGER_EVERY_S, hermes.ledger.check, "ledger")
 loops.every(BACKFILL_EVERY_S, hermes.backfill.run, "sums of old rows")
-loops.every(BACKFILL_EVERY_S, hermes.day_sums.run, "sums of days")
+loops.every(DAYS_EVERY_S, hermes.day_sums.run, "sums of days")
 loops.every(RETENTION_EVERY_S, hermes.forget_old, "retention")
+gevent.spawn(compile_templates, app.jinja_env)
 
 
 def drain() -> None:

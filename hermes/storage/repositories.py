@@ -27,7 +27,7 @@ from peewee import (  # type: ignore[attr-defined]
     __exception_wrapper__,
 )
 
-from hermes.storage import daysums, rollups
+from hermes.storage import daysums, deep, rollups
 from hermes.storage.db import Database
 from hermes.storage.models import UsageRow, WriterRow, is_on_postgres
 from hermes.storage.usage_filter import UsageFilter, utc_text
@@ -178,7 +178,13 @@ def _store(rows: Sequence[dict[str, Any]]) -> int:
 
 
 def _find(wanted: UsageFilter) -> list[dict[str, Any]]:
-    return shown_rows(matching(wanted).paginate(wanted.page, wanted.limit))
+    query = matching(wanted)
+    start = deep.start_of(wanted, lambda first: query.where(UsageRow.created_at >= first).count())
+    if start is None:
+        return []
+    if start.before:
+        query = query.where(UsageRow.created_at < start.before)
+    return shown_rows(query.limit(wanted.limit).offset(start.offset))
 
 
 def matching(wanted: UsageFilter) -> Any:

@@ -32,6 +32,9 @@ SCALES: Final = {"duration": 1.0, "ttft": 1.0, "overhead": 100.0}
 """What a column's milliseconds are multiplied by before they meet the bounds: Hermes's own share is small."""
 
 HOUR_CHARS, DAY_CHARS, MINUTE_CHARS = 13, 10, 16
+TEXT_CHARS: Final = {"tier": 40, "decision": 40, "model": 150, "endpoint": 150, "status": 40}
+"""How much of a text of the server's is a part of a key: an index takes 2.7 kB at most."""
+
 NAME_COLUMNS: Final = {"user": "user_id", "function": "function_name", "key": "key_id"}
 
 PLAUSIBLE_TOKENS: Final = 10**12
@@ -120,9 +123,8 @@ def _named(column: str, chars: int) -> str:
 
 
 def _hours() -> str:
-    texts = {"tier": 40, "decision": 40, "model": 150, "endpoint": 150, "status": 40}
     columns = {"hour": f"SUBSTR(created_at, 1, {HOUR_CHARS})"}
-    columns |= {name: _named(name, chars) for name, chars in texts.items()}
+    columns |= {name: _named(name, chars) for name, chars in TEXT_CHARS.items()}
     return _addition(HourRow, {**columns, "stream": "stream"}, "fresh", SUMS)
 
 

@@ -57,6 +57,15 @@ def next_day(day: str) -> str:
     return (date.fromisoformat(day) + DAY).isoformat()
 
 
+def next_hour(hour: str) -> str:
+    """The hour after one.
+
+    >>> next_hour("2026-02-28T23")
+    '2026-03-01T00'
+    """
+    return (datetime.fromisoformat(hour) + HOUR).isoformat()[:HOUR_CHARS]
+
+
 def minutes(start: datetime, end: datetime) -> Span:
     """The minutes that it touches."""
     return _span(start, end, MINUTE, MINUTE_CHARS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -189,11 +189,15 @@ def _fits(limit: Limit, text: str) -> bool:
     return not wanted or any(wanted in one.lower() for one in (limit.label, limit.kind, limit.budget.id))
 
 
-def _csv(rows: list[tuple[str, str, int, int, str]], wanted: Wanted) -> str:
-    """Day by day. Users write into this file: a text that begins like a formula gets an apostrophe before it."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(["day", wanted.by, "requests", "tokens", "usd"])
-    for day, name, *numbers in rows:
-        writer.writerow([day, f"'{name}" if name[:1] in FORMULA_STARTS else name, *numbers])
-    return out.getvalue()
+def _csv(days: Iterable[Iterable[tuple[str, str, int, int, str]]], wanted: Wanted) -> Iterator[str]:
+    """The file, a day at a time. Users write into it: a text that begins like a formula gets an apostrophe before it.
+
+    When the database fails on the way, the connection breaks off, so that half a file is not taken for a whole one.
+    """
+    yield f"day,{wanted.by},requests,tokens,usd\r\n"
+    for rows in days:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\r\n")
+        for day, name, *numbers in rows:
+            writer.writerow([day, f"'{name}" if name[:1] in FORMULA_STARTS else name, *numbers])
+        yield out.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
@@ -31,7 +32,6 @@ from hermes.web.dashboard.views.spend import (
 )
 
 KEPT_S: Final = 15.0
-PAST_S: Final = 600.0
 MODELS: Final = 100
 MOST_CSV_NAMES: Final = 1000
 DAY: Final = timedelta(days=1)
@@ -44,7 +44,6 @@ class Spend:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._kept: dict[Wanted, Kept[SpendView]] = {}
-        self._past: dict[tuple[datetime, datetime], Kept[list[Point]]] = {}
 
     def values(self, wanted: Wanted) -> dict[str, Any]:
         """What the template needs."""
@@ -52,26 +51,15 @@ class Spend:
         view, trouble = attempted(kept.get)
         return {"spend": view, "spend_trouble": trouble, "wanted": wanted}
 
-    def rows(self, wanted: Wanted) -> list[tuple[str, str, int, int, str]]:
-        """Day, name, requests, tokens and USD, for a file; those who spent most, at most a thousand."""
-        now = datetime.now(UTC)
-        points = self._points(wanted, now, MOST_CSV_NAMES)
-        return [
-            (
-                point.at,
-                point.name,
-                point.sums.requests,
-                point.sums.total_tokens,
-                f"{Decimal(point.sums.nanousd).scaleb(-9):f}",
-            )
-            for point in points
-        ]
-
-    def _points(self, wanted: Wanted, now: datetime, number: int) -> list[Point]:
+    def rows(self, wanted: Wanted) -> Iterator[list[tuple[str, str, int, int, str]]]:
+        """Day, name, requests, tokens and USD, for a file, day by day; those who spent most, at most a thousand."""
+        reports, now = self._site.hermes.reports, datetime.now(UTC)
         start = now - timedelta(days=DAYS[wanted.days] - 1)
-        names = [name for name, _ in self._site.hermes.reports.top(start, now, wanted.by, number)]
-        points = self._site.hermes.reports.series(start, now, "day", wanted.by, names)
-        return [point for point in points if point.name in set(names)]
+        names = {name for name, _ in reports.top(start, now, wanted.by, MOST_CSV_NAMES)}
+        for back in range(DAYS[wanted.days] - 1, -1, -1):
+            day = _day(now - back * DAY)
+            points = reports.series(day, day + DAY, "day", wanted.by)
+            yield [_row(point) for point in points if point.name in names]
 
     def _read(self, wanted: Wanted) -> SpendView:
         hermes, now = self._site.hermes, datetime.now(UTC)
@@ -106,19 +94,11 @@ class Spend:
         if wanted.by != "model":
             most = [name for name, sums in reports.top(start, now, wanted.by, SHOWN) if sums.nanousd]
             return reports.series(start, now, "day", wanted.by, most), most
-        points = [*self._past_models(start, _day(now)), *reports.series(_day(now), now, "day", "model")]
+        points = reports.series(start, now, "day", "model")
         sums: Counter[str] = Counter()
         for point in points:
             sums[point.name] += point.sums.nanousd
         return points, [name for name, nanousd in sums.most_common(SHOWN) if nanousd]
-
-    def _past_models(self, start: datetime, end: datetime) -> list[Point]:
-        """The days that are over. They have no sums by day: a quarter takes 0.2 s, so it is kept for a while."""
-        if (start, end) not in self._past:
-            if len(self._past) >= len(DAYS):
-                self._past.clear()  # a day is over
-            self._past[start, end] = Kept(lambda: self._site.hermes.reports.series(start, end, "day", "model"), PAST_S)
-        return self._past[start, end].get()
 
     def _period(self, name: PeriodName, now: datetime) -> Period:
         hermes = self._site.hermes
@@ -137,6 +117,11 @@ class Spend:
             one.model for one in hermes.policies.current().endpoints().values() if hermes.prices.price(one) is None
         ]
         return tuple(dict.fromkeys([*known, *coming]))
+
+
+def _row(point: Point) -> tuple[str, str, int, int, str]:
+    usd = f"{Decimal(point.sums.nanousd).scaleb(-9):f}"
+    return point.at, point.name, point.sums.requests, point.sums.total_tokens, usd
 
 
 def _day(moment: datetime) -> datetime:

@@ -147,7 +147,7 @@ class _Log:
             return shown | self._found(wanted)
         except DatabaseUnavailable as error:
             empty = {"lines": [], "more": None, "found": "", "figure": None, "picks": picks_of(wanted, {}), "new": None}
-            empty["sorted"] = None
+            empty["best"] = None
             return shown | empty | {"trouble": error.message, "is_first_use": False, "ways_out": []}
 
     def rows(self, wanted: Wanted) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class _Log:
         if wanted.sort:
             best = browse.greatest(self._hermes.database, narrow, wanted.sort, SORTED_ROWS)
             lines = [line_of(row, now) for row in best.rows]
-            piece: dict[str, Any] = {"lines": lines, "more": None, "raw": best.rows, "sorted": best}
+            piece: dict[str, Any] = {"lines": lines, "more": None, "raw": best.rows, "best": best}
         else:
             piece = self.rows(wanted)
         if not wanted.sort and wanted.before is None and len(piece["raw"]) < ROWS:
