@@ -278,7 +278,7 @@ def measure(kind: str, url: str, rows: int, stub_port: int, match: str) -> list[
             wanted = [one for one in asked if match.lower() in f"{one.page} {one.what}".lower()]
             for figure in of_pages(server, wanted) if wanted else ():
                 figures.append(figure)
-                say(f"{kind}: {'  '.join(figure.cells())}")
+                say(f"{kind}: {'  '.join(figure.cells())}  (best {min(figure.warm_ms):.0f})")
         return figures
     finally:
         server.stop()

@@ -59,8 +59,8 @@ from hermes.state.resilient import ResilientStore
 from hermes.state.store import StateStore
 from hermes.storage import export
 from hermes.storage.backfill import Backfill
-from hermes.storage.daysums import DaySums
 from hermes.storage.classified import ClassifiedRepository
+from hermes.storage.daysums import DaySums
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
 from hermes.storage.hints import HintRepository

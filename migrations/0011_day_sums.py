@@ -29,7 +29,9 @@ def up(migrator: Any, db: Any) -> None:
     clustered = "" if isinstance(db, PostgresqlDatabase) else " WITHOUT ROWID"
     columns = [f"{name} TEXT NOT NULL" for name in TEXTS] + ["stream BOOLEAN NOT NULL"]
     columns += [f"{name} BIGINT NOT NULL" for name in SUMS]
-    db.execute_sql(f"CREATE TABLE usage_days ({', '.join(columns)}, PRIMARY KEY ({', '.join(TEXTS)}, stream)){clustered}")
+    db.execute_sql(
+        f"CREATE TABLE usage_days ({', '.join(columns)}, PRIMARY KEY ({', '.join(TEXTS)}, stream)){clustered}"
+    )
     db.execute_sql("CREATE TABLE usage_days_done (id INTEGER NOT NULL PRIMARY KEY, until TEXT NOT NULL)")
     db.execute_sql("INSERT INTO usage_days_done (id, until) VALUES (1, '')")
     db.execute_sql("CREATE TABLE usage_days_late (day TEXT NOT NULL PRIMARY KEY)")

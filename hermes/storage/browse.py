@@ -1,30 +1,28 @@
 """Walking through the usage log as a person does: a page from where the last one ended, what is new above it, the
-requests beside one, the greatest of the newest; and what a text that somebody has typed may mean.
+requests beside one, the greatest of the newest.
 
 Nothing here costs more with the length of the log. A page begins behind a row and never after a number of rows. Where
 no index leads to all of a filter, one of three ways is taken (`_way`): all rows that one of its parts has, if those are
 few; else the next entries of the index in the order of time, which holds whatever is filtered by, so that no row is
-read; or, for what is not even there, some rows. How many that are is bounded, and the page says how far it was: who wants
+read; or, for what is not even there, some rows. How many is bounded, and the page says how far that was: who wants
 more goes on from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from peewee import Select, fn
 
-from hermes.metadata import whole
 from hermes.storage.db import Database
-from hermes.storage.models import NameRow, UsageRow
+from hermes.storage.models import UsageRow
 from hermes.storage.repositories import shown_rows
-from hermes.storage.rollups import DAY_CHARS
 from hermes.storage.usage_filter import UsageFilter
 
-MOST_LOOKED_AT: Final = 100_000
-"""Entries of the index in the order of time: 15 ms in SQLite, 30 in Postgres."""
+MOST_LOOKED_AT: Final = 75_000
+"""Entries of the index in the order of time: some 15 ms in SQLite, 30 in Postgres."""
 
 GLANCE: Final = 10
 """What fits may be frequent: first a tenth of them is looked at."""
@@ -36,13 +34,6 @@ FEW: Final = 2_000
 """So many rows are read without a thought."""
 
 MOST_SORTED: Final = 50_000
-MOST_NAMES: Final = 20
-ID_PREFIX: Final = "req_"
-"""What our own ids begin with; pages show them without it."""
-
-SHORTEST_ID: Final = 6
-"""A shorter beginning of a request id is none."""
-
 Sort = Literal["duration_ms", "estimated_cost_usd", "total_tokens"]
 SORTS: Final[tuple[Sort, ...]] = ("duration_ms", "estimated_cost_usd", "total_tokens")
 
@@ -60,11 +51,20 @@ SERVED: Final[Mapping[str, tuple[str, ...]]] = {
 """Columns that lead an index in the order of time, and which others stand in it."""
 
 IN_TIME: Final = frozenset(
-    ["user_id", "function_name", "key_id", "model", "tier", "status", "decision", "fallback_level", "duration_ms", *SORTS]
+    [
+        "user_id",
+        "function_name",
+        "key_id",
+        "model",
+        "tier",
+        "status",
+        "decision",
+        "fallback_level",
+        "duration_ms",
+        *SORTS,
+    ]
 )
 """What the index in the order of time holds."""
-
-NAMED: Final[Mapping[str, str]] = {"user_id": "user", "function_name": "function", "key_id": "key"}
 
 
 class Mark(NamedTuple):
@@ -146,15 +146,6 @@ def count_some(database: Database, wanted: UsageFilter, most: int, above: Mark |
 def beside(database: Database, wanted: UsageFilter, place: Mark) -> Beside:
     """Who stands next to a request."""
     return database.read(_beside, wanted, place)
-
-
-def meaning(database: Database, wanted: UsageFilter, text: str) -> UsageFilter:
-    """The filter, narrowed to what a text may mean: the beginning of a request's id, a session, a part of the name of a
-    user, function or key. Where it can only mean one thing, that is the filter.
-
-    Blocks: for the names of a filter's days.
-    """
-    return database.read(_meaning, wanted, whole(text.replace("\0", "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,42 +300,3 @@ def _beside(wanted: UsageFilter, place: Mark) -> Beside:
         for up, way in ((up, _way(wanted, place, up=up)) for up in (True, False))
     )
     return Beside(newer, older)
-
-
-def _meaning(wanted: UsageFilter, text: str) -> UsageFilter:
-    found = {"request_id": _ids(text), "session_key": _exactly("session_key", text)}
-    for column, dimension in NAMED.items():
-        found[column] = list(dict.fromkeys([*_exactly(column, text), *_names(dimension, text, wanted)]))
-    any_of = tuple((column, tuple(values)) for column, values in found.items() if values)
-    if len(any_of) == 1 and len(any_of[0][1]) == 1 and getattr(wanted, any_of[0][0]) is None:
-        only: dict[str, Any] = {any_of[0][0]: any_of[0][1][0]}
-        return replace(wanted, **only)
-    return replace(wanted, any_of=any_of)
-
-
-def _ids(text: str) -> list[str]:
-    if len(text) < SHORTEST_ID:
-        return _exactly("request_id", text)
-    return [found for start in (text, ID_PREFIX + text) for found in _beginning_with(start)]
-
-
-def _beginning_with(start: str) -> list[str]:
-    # A range, which an index serves; a collation may take more for it than what begins with the text.
-    within = (UsageRow.request_id >= start) & (UsageRow.request_id < start + "\U0010ffff")
-    query: Any = UsageRow.select(UsageRow.request_id).where(within).order_by(UsageRow.request_id).limit(MOST_NAMES)
-    return [found for (found,) in query.tuples() if found.startswith(start)]
-
-
-def _exactly(column: str, text: str) -> list[str]:
-    field = getattr(UsageRow, column)
-    query: Any = UsageRow.select(field).where(field == text).limit(1).tuples()
-    return [found for (found,) in query]
-
-
-def _names(dimension: str, text: str, wanted: UsageFilter) -> list[str]:
-    query: Any = NameRow.select(NameRow.name).distinct().where(NameRow.dimension == dimension, NameRow.grain == "day")
-    if wanted.since is not None:
-        query = query.where(NameRow.at >= wanted.since[:DAY_CHARS])
-    if wanted.until is not None:
-        query = query.where(NameRow.at <= wanted.until[:DAY_CHARS])
-    return [name for (name,) in query.where(NameRow.name.contains(text)).limit(MOST_NAMES).tuples()]

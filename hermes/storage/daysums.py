@@ -22,7 +22,7 @@ import gevent
 from peewee import fn
 
 from hermes.storage.db import Database
-from hermes.storage.models import DayRow, DoneRow, HourRow, LateRow, is_on_postgres, proxy
+from hermes.storage.models import SUM_COLUMNS, DayRow, DoneRow, HourRow, LateRow, is_on_postgres, proxy
 from hermes.storage.rollups import DAY_CHARS
 from hermes.storage.spans import next_day
 from hermes.storage.usage_filter import utc_text
@@ -112,10 +112,9 @@ def _sum_next(before: str) -> bool:
 
 def _sum_day() -> str:
     keys = ("tier", "decision", "model", "endpoint", "status", "stream")
-    sums = [name for name in DayRow._meta.sorted_field_names if name not in ("day", *keys)]
-    selected = ", ".join([*keys, *(f"SUM({name})" for name in sums)])
+    selected = ", ".join([*keys, *(f"SUM({name})" for name in SUM_COLUMNS)])
     return (  # names of the models', nobody else's
-        f"INSERT INTO usage_days (day, {', '.join([*keys, *sums])}) SELECT {{0}}, {selected} FROM usage_hours"  # noqa: S608
+        f"INSERT INTO usage_days (day, {', '.join([*keys, *SUM_COLUMNS])}) SELECT {{0}}, {selected} FROM usage_hours"  # noqa: S608
         f" WHERE hour >= {{0}} AND hour < {{0}} GROUP BY {', '.join(keys)}"
     )
 

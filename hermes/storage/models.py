@@ -76,11 +76,22 @@ class UsageRow(Model):
         indexes = (
             (
                 (
-                    "created_at", "id", "user_id", "function_name", "key_id", "model", "tier", "status", "decision",
-                    "fallback_level", "duration_ms", "estimated_cost_usd", "total_tokens",
+                    "created_at",
+                    "id",
+                    "user_id",
+                    "function_name",
+                    "key_id",
+                    "model",
+                    "tier",
+                    "status",
+                    "decision",
+                    "fallback_level",
+                    "duration_ms",
+                    "estimated_cost_usd",
+                    "total_tokens",
                 ),
                 False,
-            ),  # fmt: skip
+            ),
             (("user_id", "created_at", "id", "function_name", "model", "tier", "status"), False),
             (("function_name", "created_at", "id", "model", "tier", "status"), False),
             (("model", "created_at", "id", "tier", "status"), False),
@@ -217,29 +228,22 @@ class HourRow(Model):
         primary_key = CompositeKey("hour", "tier", "decision", "model", "endpoint", "status", "stream")
 
 
+SUM_COLUMNS = (
+    "requests", "failed", "refused", "counted", "unpriced", "total_tokens", "nanousd", "fallbacks", "attempts",
+    "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens",
+)  # fmt: skip
+"""What is summed of an hour and of a day."""
+
+
 class DayRow(Model):
     """The same of whole days, summed from their hours when they are over."""
 
     day = TextField()
-    tier = TextField()
-    decision = TextField()
-    model = TextField()
-    endpoint = TextField()
-    status = TextField()
+    for _name in ("tier", "decision", "model", "endpoint", "status"):
+        locals()[_name] = TextField()
     stream = BooleanField()
-    requests = BigIntegerField()
-    failed = BigIntegerField()
-    refused = BigIntegerField()
-    counted = BigIntegerField()
-    unpriced = BigIntegerField()
-    total_tokens = BigIntegerField()
-    nanousd = BigIntegerField()
-    fallbacks = BigIntegerField()
-    attempts = BigIntegerField()
-    prompt_tokens = BigIntegerField()
-    completion_tokens = BigIntegerField()
-    cached_tokens = BigIntegerField()
-    reasoning_tokens = BigIntegerField()
+    for _name in SUM_COLUMNS:
+        locals()[_name] = BigIntegerField()
 
     class Meta:
         database = proxy

@@ -245,7 +245,7 @@ def _series(
 ) -> list[Point]:
     if by in NAMED:
         span = spans.hours(start, end) if step == "hour" else spans.days(start, end)
-        query = NameRow.select(NameRow.at, NameRow.name, *(getattr(NameRow, name) for name in SUM_NAMES))
+        query: Any = NameRow.select(NameRow.at, NameRow.name, *(getattr(NameRow, name) for name in SUM_NAMES))
         query = _within(query.where(NameRow.dimension == by, NameRow.grain == step), NameRow.at, span)
         if names is not None:
             query = query.where(NameRow.name.in_(list(names)))

@@ -1,4 +1,4 @@
-"""Where a range's sums are read: whole days of the table of days, as far as those are summed, and all else of the hours.
+"""Where a range's sums are read: whole days of the table of days, as far as those are summed, all else of the hours.
 
 What is stored while somebody reads is in the answer or not, but never in a part of it twice: each day is read of one of
 the two tables.
@@ -27,7 +27,7 @@ def source(start: datetime, end: datetime, names: Sequence[str], *, has_day: boo
         names: the columns of `HourRow` that are needed.
         has_day: a column `at` with the day of each row, too.
     """
-    queries = []
+    queries: list[Any] = []
     for step, within in pieces(start, end):
         table, time = (DayRow, DayRow.day) if step == "day" else (HourRow, HourRow.hour)
         at = [fn.SUBSTR(time, 1, DAY_CHARS).alias("at")] if has_day else []
@@ -53,7 +53,8 @@ def pieces(start: datetime, end: datetime) -> list[tuple[Step, list[Span]]]:
     # A day is less than every hour of it, so its name stands for its first hour.
     hours = [(first, first_day), *((day, spans.next_day(day)) for day in late), (last_day, last)]
     hours = [span for span in hours if span[0] < span[1]]
-    return [*([("day", days)] if days else []), *([("hour", hours)] if hours else [])]
+    found: list[tuple[Step, list[Span]]] = [("day", days), ("hour", hours)]
+    return [piece for piece in found if piece[1]]
 
 
 def _without(late: Collection[str], within: Span) -> list[Span]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hermes.storage import browse
-from hermes.storage.browse import Beside, Counted, Mark, beside, count, count_some, greatest, meaning, page
+from hermes.storage.browse import Beside, Counted, Mark, beside, count, count_some, greatest, page
 from hermes.storage.db import Database
+from hermes.storage.meaning import meaning
 from hermes.storage.repositories import UsageRepository
 from hermes.storage.usage_filter import UsageFilter
 
@@ -159,7 +160,11 @@ def test_an_order_says_among_how_many(
 def test_the_greatest_come_first(database: Database, log: UsageRepository) -> None:
     log.insert([a_record("unknown", created_at=at(9), duration_ms=None)])
 
-    assert ids_of(greatest(database, UsageFilter(), "duration_ms", 3).rows) == ["request-11", "request-10", "request-09"]
+    assert ids_of(greatest(database, UsageFilter(), "duration_ms", 3).rows) == [
+        "request-11",
+        "request-10",
+        "request-09",
+    ]
     found = greatest(database, UsageFilter(decision="teacher"), "duration_ms", 9).rows
     assert ids_of(found) == ["request-09", "request-05", "request-01"]
     assert ids_of(greatest(database, UsageFilter(), "duration_ms", 100).rows)[-1] == "unknown"

@@ -20,6 +20,7 @@ from hermes.errors import DatabaseUnavailable, NotFound
 from hermes.storage import browse, export
 from hermes.storage.browse import Beside, Counted, Mark
 from hermes.storage.db import Database
+from hermes.storage.meaning import meaning
 from hermes.storage.usage_filter import UsageFilter
 from hermes.web.dashboard.frame import htmx
 from hermes.web.dashboard.site import Site
@@ -183,7 +184,7 @@ class _Log:
     def filter(self, wanted: Wanted, now: datetime) -> UsageFilter:
         """What is asked of the log, what the text may mean included."""
         narrow = wanted.filter(now)
-        return browse.meaning(self._hermes.database, narrow, wanted.text) if wanted.text else narrow
+        return meaning(self._hermes.database, narrow, wanted.text) if wanted.text else narrow
 
     def _found(self, wanted: Wanted) -> dict[str, Any]:
         now = _now()
