@@ -8,7 +8,6 @@ time in a process that has just been started, and warm. All the while another pr
     python benchmarks/pages.py                    about ten minutes
     python benchmarks/pages.py --rows 100000      rough, a few minutes
     python benchmarks/pages.py --only postgres
-    python benchmarks/pages.py --markdown         writes the tables for docs/performance.md
     python benchmarks/pages.py --keep sqlite:////tmp/big.db     fills it the first time and leaves it there
 """
 
@@ -35,6 +34,7 @@ from lab.servers import ADMIN_KEY, HermesServer, hermes_config, start_stub
 from lab.watch import Watch
 
 from hermes.storage.backfill import Backfill
+from hermes.storage.daysums import DaySums
 from hermes.storage.db import Database, migrate
 from hermes.storage.reports import Reports
 
@@ -79,7 +79,8 @@ class Figure:
     def cells(self) -> tuple[str, ...]:
         """A line of the table."""
         asked = self.asked
-        return (asked.page, asked.what, f"{self.cold_ms:.0f}", f"{self.warm:.0f}", f"{self.waited_ms:.0f}")
+        warm = (f"{self.warm:.0f}", f"{min(self.warm_ms):.0f}")
+        return (asked.page, asked.what, f"{self.cold_ms:.0f}", *warm, f"{self.waited_ms:.0f}")
 
 
 # -- what can be clicked ----------------------------------------------------------------------------------
@@ -261,6 +262,9 @@ def prepare(kind: str, url: str, rows: int) -> None:
         backfill = Backfill(database, batch_rows=SUMMED_ROWS)
         while not backfill.is_complete():
             backfill.run()
+        days = DaySums(database, backfill.is_complete)
+        while days.run():
+            pass
     finally:
         database.close()
 
@@ -278,7 +282,7 @@ def measure(kind: str, url: str, rows: int, stub_port: int, match: str) -> list[
             wanted = [one for one in asked if match.lower() in f"{one.page} {one.what}".lower()]
             for figure in of_pages(server, wanted) if wanted else ():
                 figures.append(figure)
-                say(f"{kind}: {'  '.join(figure.cells())}  (best {min(figure.warm_ms):.0f})")
+                say(f"{kind}: {'  '.join(figure.cells())}")
         return figures
     finally:
         server.stop()
@@ -296,7 +300,7 @@ def put(port: int, budget: dict[str, object]) -> None:
 
 # -- what is shown ----------------------------------------------------------------------------------------
 
-HEAD = ("page", "what", "cold, ms", "warm, ms", "/health worst, ms")
+HEAD = ("page", "what", "cold, ms", "warm, ms", "warm, best, ms", "/health worst, ms")
 
 
 def table(figures: Sequence[Figure]) -> str:

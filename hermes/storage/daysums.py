@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import gevent
-from peewee import fn
+from peewee import EXCLUDED, fn
 
 from hermes.storage.db import Database
 from hermes.storage.models import SUM_COLUMNS, DayRow, DoneRow, HourRow, LateRow, is_on_postgres, proxy
@@ -55,16 +55,17 @@ class DaySums:
         self._clock = clock
         self._sleep = sleep
 
-    def run(self) -> None:
-        """Goes on for two seconds, if there is anything to do; for a loop."""
+    def run(self) -> bool:
+        """Goes on for two seconds, if there is anything to do; whether there was, and may be more. For a loop."""
         if not self._is_complete():
-            return
+            return False
         began = self._clock()
         before = utc_text(datetime.fromtimestamp(began, UTC) - SETTLED)[:DAY_CHARS]
         while self._database.read(_next_day, before) and self._database.write(_sum_next, before):
             if self._clock() - began >= TURN_S:
-                return
+                return True
             self._sleep(PAUSE_S)
+        return False
 
 
 def note_late(created: Iterable[str], now: float) -> None:
@@ -76,8 +77,11 @@ def note_late(created: Iterable[str], now: float) -> None:
     """
     today = utc_text(datetime.fromtimestamp(now, UTC))[:DAY_CHARS]
     days = sorted({at[:DAY_CHARS] for at in created if at < today})  # in order: transactions wait in no circle
-    for day in days:
-        LateRow.insert(day=day).on_conflict(conflict_target=[LateRow.day], update={LateRow.day: day}).execute()
+    if days:
+        again = {LateRow.day: EXCLUDED.day}
+        LateRow.insert_many([{"day": day} for day in days]).on_conflict(
+            conflict_target=[LateRow.day], update=again
+        ).execute()
 
 
 def _next_day(before: str) -> str | None:
