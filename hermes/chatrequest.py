@@ -56,6 +56,9 @@ class ChatRequest:
     without: tuple[str, ...] = ()
     """Members that are not sent at all; the body does not have them."""
 
+    own_messages: int = 0
+    """How many of the first messages are the operator's own."""
+
     @classmethod
     def parse(cls, raw: bytes) -> ChatRequest:
         """Reads the request's bytes.

@@ -87,6 +87,7 @@ def with_house_voice(request: ChatRequest, voice: str) -> ChatRequest:
         messages=messages,
         members=members,
         changes={**request.changes, "messages": written},
+        own_messages=request.own_messages + 1,
     )
 
 

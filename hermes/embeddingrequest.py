@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -11,6 +11,7 @@ import orjson
 from hermes import rawjson
 from hermes.chatrequest import parse_object
 from hermes.errors import InvalidRequest
+from hermes.jsonmap import Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class EmbeddingRequest:
     stream: bool = False
     wants_usage: bool = False
     route: str = "/embeddings"
+    members: Sequence[Member] | None = None
+    changes: Mapping[str, bytes] = field(default_factory=dict)
+    """Members that are not sent as the caller wrote them, as JSON; the body has them already."""
+
+    without: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, raw: bytes) -> EmbeddingRequest:
@@ -35,8 +41,7 @@ class EmbeddingRequest:
             InvalidRequest: it is no JSON object with an input.
         """
         body = parse_object(raw)
-        texts = body.get("input")
-        texts = [texts] if isinstance(texts, str) else texts
+        texts = _listed(body)
         if not isinstance(texts, list) or not texts or texts == [""]:
             raise InvalidRequest("input must be a text, or a list of texts or tokens.", param="input")
         model = body.get("model", "")
@@ -46,7 +51,11 @@ class EmbeddingRequest:
 
     def outgoing(self, model: str, *, ask_usage: bool) -> list[bytes]:
         """The body for a provider."""
-        return rawjson.replaced(self.raw, {"model": orjson.dumps(model)})
+        return rawjson.replaced(self.raw, {**self.changes, "model": orjson.dumps(model)}, known=self.members)
+
+    def of_body(self) -> EmbeddingRequest:
+        """The request with its texts as the body has them now."""
+        return replace(self, messages=[{"role": "user", "content": _text(_listed(self.body))}])
 
     def needs(self) -> frozenset[str]:
         """Capabilities are a matter of chat models."""
@@ -60,6 +69,12 @@ class EmbeddingRequest:
         """Whether a parsed 2xx body holds embeddings."""
         data = whole.get("data") if isinstance(whole, dict) else None
         return isinstance(data, list) and bool(data) and not whole.get("error")
+
+
+def _listed(body: Mapping[str, Any]) -> Any:
+    """The input as a list, where it can be one."""
+    given = body.get("input")
+    return [given] if isinstance(given, str) else given
 
 
 def _text(texts: list[Any]) -> str:

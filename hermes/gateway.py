@@ -13,11 +13,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.accounting.exchange import Exchange, preview_of
+from hermes.accounting.exchange import Exchange
 from hermes.admission.auth import Authenticator
 from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
-from hermes.admission.residency import Ruling, Subject, rule_on, search_for
 from hermes.admission.switch import KillSwitch
 from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
@@ -26,15 +25,16 @@ from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy, PolicyBox
 from hermes.reply import Reply, clean_events, content_bytes_of, headers_of, refusal_body
-from hermes.routing.conversation import last_user_text
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
-from hermes.types import ANYONE, Allowance, Attempt, Cascade, Decision, Principal
+from hermes.ruled import preview_for, ruled
+from hermes.types import ANYONE, Attempt, Cascade, Decision, Principal
 from hermes.upstream.answer import Answer, Ask
 from hermes.upstream.cascade import Upstreams, nobody_may_see_it
 from hermes.upstream.legacy import LegacyRelay, legacy_answer
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.relay import Ended, Relay
+from hermes.upstream.restoring import Placeholders, StreamRestorer
 
 log = logging.getLogger("hermes-router")
 
@@ -131,7 +131,7 @@ class Gateway:
             until = call.began + (timeout_s or min(cascade.timeout_s for cascade in policy.cascades.values()))
             incoming = self._read(call, half, principal, policy, exchange)
             has_rules = bool(policy.residency.rules)
-            preview = None if has_rules else _preview(incoming, policy)  # with rules, only they say what may be kept
+            preview = None if has_rules else preview_for(incoming, policy)  # with rules, only they say what may be kept
             self._note_asked(exchange, incoming, preview)
 
             # May it run, as far as limits and budgets say? The exchange gives back what it does not use.
@@ -144,12 +144,13 @@ class Gateway:
 
             # Who may see it?
             allowance = ANYONE
+            placeholders: Placeholders | None = None
             if has_rules:
-                incoming, ruling = _ruled(incoming, policy)
+                incoming, placeholders, ruling = ruled(incoming, policy)
                 exchange.ruled(ruling.proof())
                 ruling.check()
                 allowance = ruling.allowance
-                preview = exchange.record.prompt_preview = _preview(incoming, policy, allowance)
+                preview = exchange.record.prompt_preview = preview_for(incoming, policy, allowance)
                 reachable = half.reachable(incoming, policy, directory)
                 if reachable and not any(map(allowance.permits, reachable)):
                     raise nobody_may_see_it(allowance)
@@ -182,7 +183,7 @@ class Gateway:
             # From here on the caller has an answer: nothing may fall over to another endpoint any more.
             headers = [*headers_of(answer, decision, exchange.overhead_ms()), *hold.headers]
             if answer.stream is None or decision is None:
-                return self._whole(answer, exchange, headers, call, is_legacy=incoming.is_legacy)
+                return self._whole(answer, exchange, headers, call, placeholders, is_legacy=incoming.is_legacy)
             relay = Relay(
                 answer,
                 answer.stream,
@@ -192,6 +193,7 @@ class Gateway:
                 lifeline=call.lifeline,
                 clean=lambda block: clean_events(block, self._redactor),
                 request_id=call.request_id,
+                restorer=StreamRestorer(placeholders) if placeholders is not None else None,
             )
             return Reply(200, headers, LegacyRelay(relay) if incoming.is_legacy else relay)
 
@@ -217,18 +219,27 @@ class Gateway:
         return answer
 
     def _whole(
-        self, answer: Answer, exchange: Exchange, headers: list[tuple[str, str]], call: Call, *, is_legacy: bool
+        self,
+        answer: Answer,
+        exchange: Exchange,
+        headers: list[tuple[str, str]],
+        call: Call,
+        placeholders: Placeholders | None,
+        *,
+        is_legacy: bool,
     ) -> Reply:
         """A whole answer; its row is written before its first byte leaves."""
         if answer.status != 200:
             body = refusal_body(answer, call.request_id, self._redactor)
+            body = body if placeholders is None else placeholders.whole(body)
             exchange.refuse(f"the provider answered {answer.status}")
             return Reply(answer.status, [*headers, ("Content-Type", "application/json")], [body])
         exchange.settle("ok", usage=answer.usage, content_bytes=lambda: content_bytes_of(answer.body))
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))
         headers.append(("Content-Type", answer.content_type or "application/json"))
-        return Reply(200, headers, [legacy_answer(answer.body) if is_legacy else answer.body])
+        body = answer.body if placeholders is None else placeholders.whole(answer.body)
+        return Reply(200, headers, [legacy_answer(body) if is_legacy else body])
 
     def _settler(self, exchange: Exchange, decision: Decision, policy: Policy) -> Callable[[Ended], None]:
         """What a relay calls at its end: the account, the session's strikes, the trace."""
@@ -302,20 +313,6 @@ class Gateway:
                 "fallback_model": answer.endpoint.model if answer and answer.level else None,
             },
         )
-
-
-def _preview(incoming: Incoming, policy: Policy, allowance: Allowance = ANYONE) -> str | None:
-    """What may be kept of the message."""
-    if not allowance.stores_text:
-        return None
-    return preview_of(last_user_text(incoming.chat.messages) or "", policy.logging.store_prompts)
-
-
-def _ruled(incoming: Incoming, policy: Policy) -> tuple[Incoming, Ruling]:
-    """The request as it may go on, and what residency rules say of it."""
-    subject = Subject(incoming.use_case, incoming.function_name, incoming.data_classes)
-    search = search_for(policy.residency, subject)
-    return incoming, rule_on(search, subject, {})
 
 
 def _log_fallback(answer: Answer, attempts: Sequence[Attempt]) -> None:

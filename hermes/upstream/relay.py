@@ -20,6 +20,7 @@ from hermes.upstream.answer import Answer
 from hermes.upstream.eventstream import EventStream
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.response import Lost, TimedOut
+from hermes.upstream.restoring import StreamRestorer
 
 INTERRUPTED = b": hermes stream interrupted\n"
 DONE_EVENT = b"data: [DONE]\n\n"
@@ -54,6 +55,7 @@ class Relay:
         lifeline: Lifeline,
         clean: Callable[[bytes], bytes],
         request_id: str,
+        restorer: StreamRestorer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._answer = answer
@@ -64,6 +66,7 @@ class Relay:
         self._lifeline = lifeline
         self._clean = clean
         self._request_id = request_id
+        self._restorer = restorer
         self._clock = clock
         self._first: bytes | None = answer.held
         self._has_ended = False
@@ -107,24 +110,31 @@ class Relay:
         stream = self._stream
         if stream.error is not None:
             self._end("interrupted", "the provider reported an error within its stream")
-            return self._clean(block)
+            return self._clean(self._restored(block))
         if stream.is_done or not block:
             if not stream.is_whole:
                 return self._broken("the stream ended without a finish reason")
             self._end("ok")
-        if block:
+        if block := self._restored(block):
             return block
         self.close()
         raise StopIteration
 
+    def _restored(self, block: bytes) -> bytes:
+        """The block with its values for placeholders; at the stream's end what was held back of them."""
+        if self._restorer is None:
+            return block
+        return self._restorer.block(block) if block else self._restorer.flush()
+
     def _broken(self, error: str) -> bytes:
         """The clean cut: a comment, and the end that the operator chose. Nothing is invented on the model's behalf."""
         self._end("interrupted", error)
+        held = self._restorer.flush() if self._restorer is not None else b""
         if self._on_break == "done":
-            return INTERRUPTED + DONE_EVENT
+            return held + INTERRUPTED + DONE_EVENT
         message = f"The provider's stream broke off (request {self._request_id})."
         body = {"message": message, "type": "upstream_error", "param": None, "code": "stream_interrupted"}
-        return INTERRUPTED + b"data: " + orjson.dumps({"error": body}) + b"\n\n"
+        return held + INTERRUPTED + b"data: " + orjson.dumps({"error": body}) + b"\n\n"
 
     def _end(self, status: Status, error: str | None = None) -> None:
         self._has_ended = True

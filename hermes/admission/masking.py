@@ -1,0 +1,295 @@
+"""Finds personal data in every text that a request carries, and puts typed placeholders in its place.
+
+The request goes on as bytes, so it is looked through as bytes: every quoted text in it, names of nested fields
+included, whatever the shape around it, is looked at, and only those in which something is masked are written anew. A
+text that is itself JSON (the arguments of a tool call) is looked through in the same way, so that it stays JSON.
+Pictures, recordings and files in base64 are passed over: nobody can read a name in them here.
+
+One value has one placeholder in a request. A placeholder's number is never one that stands in the request already, so
+what the caller wrote is never taken for ours in the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+import orjson
+
+from hermes import largejson, rawjson
+from hermes.admission.personal_data import Found, find
+from hermes.chatrequest import ChatRequest, read_object
+from hermes.embeddingrequest import EmbeddingRequest
+from hermes.jsonmap import Member
+from hermes.turns import Turn
+
+Request = ChatRequest | EmbeddingRequest
+Pause = Callable[[], None]
+
+SLICE_BYTES: Final = 2048
+"""So much is looked through at once, a few milliseconds where it is full of numbers."""
+
+LOOK_BACK_BYTES: Final = 1024
+QUIET_BYTES: Final = 24
+SHORTEST_TEXT: Final = len("a@b.de")
+MOST_NESTED: Final = 4
+LONGEST_NESTED: Final = 256 * 1024
+SHORTEST_NUMBER: Final = 8
+LONGEST_LABEL: Final = 48
+NEVER_TEXT: Final = frozenset({"model", "stream", "stream_options"})
+"""Members of the outermost object that say how to answer; the model is set by Hermes itself."""
+
+_MAY_HOLD = re.compile(rb"[@0-9\\\x80-\xff]")
+_QUIET = re.compile(rb"[^@0-9\\]{%d} (?=[^@0-9\\]{%d})" % (QUIET_BYTES, QUIET_BYTES))
+_BASE64 = re.compile(rb"[A-Za-z0-9+/=_-]{512,}+")
+_DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+[^,]{0,100};base64,")
+_TAKEN = re.compile(rb"\[(?:EMAIL|PHONE|IBAN|CREDIT_CARD|NATIONAL_ID)_([1-9][0-9]{0,8})\]")
+_NUMBER = re.compile(rb"-?[0-9]{%d,}(?![0-9.eE])" % SHORTEST_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A request as it may go on."""
+
+    request: Request
+    hint: str | None
+    """Its context hint."""
+
+    found: Mapping[str, int]
+    """How often each kind is in it; a value that stands in it twice counts twice."""
+
+    placeholders: Mapping[str, str]
+    """What each placeholder stands for. Kept for as long as the request lives, and nowhere else."""
+
+
+def mask(request: Request, hint: str | None, kinds: frozenset[str], masks: frozenset[str]) -> Masked:
+    """Looks the request through for these kinds, and masks some of them.
+
+    Blocks: 1 µs a text, 1 ms a kilobyte full of numbers; others have their turns in between.
+    """
+    masker = _Masker(kinds, masks, request.raw)
+    if hint:
+        hint = masker.text(hint)
+    # Who has the turn must not ask for it again, as those do who read what is large.
+    members = rawjson.members(request.raw) if request.members is None else request.members
+    with Turn() as turn:
+        masker.pause = turn.pause
+        changed = _changed(request, members, masker)
+    going_on = _with_changes(request, members, changed) if changed else request
+    return Masked(going_on, hint, dict(masker.found), {name: value for (_, value), name in masker.placeholders.items()})
+
+
+def _changed(request: Request, members: Sequence[Member], masker: _Masker) -> dict[str, bytes]:
+    """The members in which something is masked, by their names."""
+    new: dict[str, bytes] = {}
+    for key, start, end in ((member.key, member.value_start, member.value_end) for member in members):
+        if key in NEVER_TEXT or key in request.without or key in request.changes:
+            continue
+        value = request.raw[start:end]
+        # Of two members of one name the last counts; but both are sent, so what is changed in one is changed in both.
+        if (masked := masker.json(value)) is not value or key in new:
+            new[key] = masked
+    for key, value in request.changes.items():
+        if key not in NEVER_TEXT:
+            masked = masker.json(value, _own_bytes(request) if key == "messages" else 0)
+            if masked is not value:
+                new[key] = masked
+    return new
+
+
+def _with_changes(request: Request, members: Sequence[Member], new: Mapping[str, bytes]) -> Request:
+    read, _ = read_object(b"{" + b",".join(b"%b:%b" % (orjson.dumps(key), value) for key, value in new.items()) + b"}")
+    changed = replace(request, body={**request.body, **read}, members=members, changes={**request.changes, **new})
+    if isinstance(changed, ChatRequest):
+        return replace(changed, messages=cast("list[Any]", changed.body["messages"]))
+    return changed.of_body()
+
+
+def _own_bytes(request: Request) -> int:
+    """How many bytes at the beginning of the changed messages are the operator's own, which no rule is for."""
+    if not isinstance(request, ChatRequest) or not request.own_messages:
+        return 0
+    own = request.messages[: request.own_messages]
+    return len(b"[") + sum(len(orjson.dumps(message)) + len(b",") for message in own)
+
+
+class _Masker:
+    """One request's way through; counts, and gives out placeholders."""
+
+    def __init__(self, kinds: frozenset[str], masks: frozenset[str], raw: bytes) -> None:
+        self.found: Counter[str] = Counter()
+        self.placeholders: dict[tuple[str, str], str] = {}
+        self.pause: Pause = lambda: None
+        self._kinds = kinds
+        self._masks = masks
+        self._raw = raw
+        self._taken: set[bytes] | None = None
+        self._numbers: Counter[str] = Counter()
+
+    def json(self, value: bytes, start: int = 0, depth: int = 1) -> bytes:
+        """A value's bytes, masked; the very same object where nothing is."""
+        pieces: list[bytes] = []
+        copied = 0
+        before = (0, 0)
+        for at, end in _texts(value, start):
+            named, before = before, (at, end)
+            if end - at - 2 < SHORTEST_TEXT:
+                continue
+            inner = value[at + 1 : end - 1]
+            masked = self._quoted(inner, depth, _label(value, named, at))
+            if masked is not inner:
+                pieces += [value[copied : at + 1], masked]
+                copied = end - 1
+            self.pause()
+        if not pieces:
+            return value
+        pieces.append(value[copied:])
+        return b"".join(pieces)
+
+    def text(self, text: str, label: str = "") -> str:
+        """A text, masked; the very same object where nothing is. A label says what it is, as a word before it would."""
+        hits = find(label + text, self._kinds)
+        if label:
+            hits = [Found(kind, at - len(label), end - len(label)) for kind, at, end in hits if at >= len(label)]
+        return self._replaced(text, hits) if hits else text
+
+    def _quoted(self, inner: bytes, depth: int, label: str) -> bytes:
+        """What stands between two quotes."""
+        if _MAY_HOLD.search(inner) is None or _DATA_URL.match(inner):
+            return inner
+        if depth < MOST_NESTED and inner[:1] in b"{[" and inner[-1:] in b"}]" and len(inner) <= LONGEST_NESTED:
+            nested = self._nested(inner, depth)
+            if nested is not None:
+                return nested
+        if len(inner) <= SLICE_BYTES:
+            return self._slice(inner, label)
+        pieces = [self._slice(piece) for piece in _slices(inner, self.pause)]
+        whole = b"".join(pieces)
+        return inner if whole == inner else whole
+
+    def _slice(self, inner: bytes, label: str = "") -> bytes:
+        text = inner.decode("utf-8", "surrogatepass") if b"\\" not in inner else largejson.parsed(b'"%b"' % inner)
+        masked = self.text(text, label)
+        return inner if masked is text else largejson.written(masked)[1:-1]
+
+    def _nested(self, inner: bytes, depth: int) -> bytes | None:
+        """A text that is JSON itself; None where it is none."""
+        try:
+            text = largejson.parsed(b'"%b"' % inner)
+            if not isinstance(largejson.parsed(raw := text.encode()), dict | list):
+                return None
+        except ValueError:
+            return None
+        masked = self._numbers_in(self.json(raw, depth=depth + 1))
+        return inner if masked is raw else largejson.written(masked.decode())[1:-1]
+
+    def _numbers_in(self, raw: bytes) -> bytes:
+        """Long numbers of a text that is JSON: masked they become texts."""
+        pieces: list[bytes] = []
+        copied = 0
+        gap = 0
+        named = (0, 0)
+        for at, end in [*_texts(raw, 0), (len(raw), len(raw))]:
+            for number in _NUMBER.finditer(raw, gap, at):
+                digits = number[0].decode()
+                if (masked := self.text(digits, _label(raw, named, number.start()))) is not digits:
+                    pieces += [raw[copied : number.start()], orjson.dumps(masked)]
+                    copied = number.end()
+            gap, named = end, (at, end)
+        return b"".join([*pieces, raw[copied:]]) if pieces else raw
+
+    def _replaced(self, text: str, hits: list[Found]) -> str:
+        pieces: list[str] = []
+        copied = 0
+        for hit in hits:
+            self.found[hit.kind] += 1
+            if hit.kind in self._masks:
+                pieces += [text[copied : hit.start], self._placeholder(hit.kind, text[hit.start : hit.end])]
+                copied = hit.end
+        return "".join([*pieces, text[copied:]]) if pieces else text
+
+    def _placeholder(self, kind: str, value: str) -> str:
+        known = self.placeholders.get((kind, value))
+        if known is None:
+            known = self.placeholders[kind, value] = self._next(kind.upper())
+        return known
+
+    def _next(self, name: str) -> str:
+        if self._taken is None:
+            self._taken = {match[0] for match in _TAKEN.finditer(self._raw)}
+        while True:
+            self._numbers[name] += 1
+            placeholder = f"[{name}_{self._numbers[name]}]"
+            if placeholder.encode() not in self._taken:
+                return placeholder
+
+
+def _label(value: bytes, named: tuple[int, int], at: int) -> str:
+    """The name of a member, where a short one stands before its value."""
+    start, end = named
+    if at - start > LONGEST_LABEL or value[end:at].strip() != b":":
+        return ""
+    return value[start + 1 : end - 1].decode("utf-8", "replace").replace("_", " ") + ": "
+
+
+def _texts(raw: bytes, start: int) -> Iterator[tuple[int, int]]:
+    """Every quoted text of valid JSON, quotes included."""
+    find_quote = raw.find
+    at = find_quote(b'"', start)
+    while at >= 0:
+        end = find_quote(b'"', at + 1)
+        while raw[end - 1] == ord("\\") and _is_escaped(raw, end):
+            end = find_quote(b'"', end + 1)
+        yield at, end + 1
+        at = find_quote(b'"', end + 1)
+
+
+def _is_escaped(raw: bytes, quote: int) -> bool:
+    """Whether an odd number of backslashes stands before it."""
+    at = quote - 1
+    while raw[at] == ord("\\"):
+        at -= 1
+    return (quote - at) % 2 == 0
+
+
+def _slices(inner: bytes, pause: Pause) -> Iterator[bytes]:
+    """A long text in pieces that hold their numbers and addresses whole: cut where there are none around."""
+    at = 0
+    while len(inner) - at > SLICE_BYTES:
+        if solid := _BASE64.match(inner, at):
+            yield inner[at : solid.end()]
+            at = solid.end()
+        else:
+            end = _cut(inner, at)
+            yield inner[at:end]
+            at = end
+        pause()
+    yield inner[at:]
+
+
+def _cut(inner: bytes, start: int) -> int:
+    limit = start + SLICE_BYTES
+    quiet = None
+    for quiet in _QUIET.finditer(inner, limit - LOOK_BACK_BYTES, limit):  # noqa: B007  (the last one)
+        pass
+    if quiet is not None:
+        return quiet.end()
+    for end in range(limit, start + SLICE_BYTES // 2, -1):  # a blank at least, and never within an escape
+        if inner[end - 1] == ord(" "):
+            return end
+    return _between_characters(inner, start, limit)
+
+
+def _between_characters(inner: bytes, start: int, limit: int) -> int:
+    """The last place up to the limit that is between two characters, escaped ones too."""
+    end = limit
+    for back in range(12, 0, -1):  # the longest escape is a surrogate pair's
+        if inner[limit - back : limit - back + 1] == b"\\" and not _is_escaped(inner, limit - back):
+            end = limit - back
+            break
+    while end > start + 1 and inner[end] & 0xC0 == 0x80:
+        end -= 1
+    return end

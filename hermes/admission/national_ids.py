@@ -1,0 +1,308 @@
+"""Numbers that states give to people: found by their shape, and believed for their check digits.
+
+A candidate's shape (its digits as 9, its letters as A) says which countries could have given it; their checks, most of
+them python-stdnum's, decide. Where a shape is common and a check is weak (nine digits of which every eleventh passes),
+a word of that kind must stand before it: without, an order number would be a person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from stdnum import luhn
+from stdnum.ar import cuit
+from stdnum.at import vnr
+from stdnum.au import tfn
+from stdnum.be import nn
+from stdnum.bg import egn
+from stdnum.br import cpf
+from stdnum.ca import sin
+from stdnum.ch import ssn as ahv
+from stdnum.cl import rut
+from stdnum.cn import ric
+from stdnum.cz import rc
+from stdnum.de import idnr
+from stdnum.dk import cpr
+from stdnum.ee import ik
+from stdnum.es import dni, nie
+from stdnum.fi import hetu
+from stdnum.fr import nir
+from stdnum.gb import nhs
+from stdnum.gr import amka
+from stdnum.hr import oib
+from stdnum.ie import pps
+from stdnum.il import idnr as il_idnr
+from stdnum.in_ import aadhaar, pan
+from stdnum.it import codicefiscale
+from stdnum.jp import in_ as my_number
+from stdnum.kr import rrn
+from stdnum.lt import asmens
+from stdnum.mx import curp
+from stdnum.my import nric
+from stdnum.nl import bsn
+from stdnum.no import fodselsnummer
+from stdnum.pl import pesel
+from stdnum.pt import cc, nif
+from stdnum.ro import cnp
+from stdnum.se import personnummer
+from stdnum.th import pin
+from stdnum.tr import tckimlik
+from stdnum.us import itin, ssn
+from stdnum.za import idnr as za_idnr
+
+Check = Callable[[str], bool]
+
+MOST_GROUPS: Final = 8
+BEFORE_CHARS: Final = 40
+"""So far before a number a word may stand that says what it is."""
+
+_DIGITS = re.compile(r"(?<![\w,+/.-])\d(?:[ ./+-]?\d){6,20}(?:-[kK])?(?!\w|[.,]\d)")
+_MIXED = re.compile(r"(?<![\w/.-])(?=[A-Za-z]{0,6}-?\d)(?=[A-Za-z\d-]*[A-Za-z])[A-Za-z\d][A-Za-z\d-]{6,18}(?![\w-])")
+_SPACED = re.compile(
+    r"(?<!\w)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?\d\d){3} ?[A-D]|\d{8} \d [A-Z]{2}\d"
+    r"|\d\d \d{6} [A-Z] \d{3}|[12] \d\d \d\d \d[\dAB] \d{3} \d{3}(?: \d\d)?)(?!\w)"
+)
+_WORDS = re.compile(
+    r"\b(?:ssn|social[ -]security|itin|sin|social[ -]insurance|nhs|nino?|national[ -](?:id|identity|insurance)"
+    r"|(?:civil|emirates|citizen|personal|identity|tax(?:payer)?)[ -](?:id|number|no\b|code|card|file)"
+    r"|id[ -](?:card|number|no\b|nummer)|identification[ -](?:number|no\b)|tfn|bsn|burgerservicenummer|sofinummer"
+    r"|pesel|nif|nie|dni|c[ée]dula|cuit|cuil|rut|cpf|curp|iqama|aadhaar|aadhar|my[ -]number|egn|amka|oib|svnr"
+    r"|sozialversicherung\w*|steuer[ -]?(?:id|identifikationsnummer|nummer)|idnr|personnummer|personnr"
+    r"|cpr(?:[ -]nummer)?|f[øo]dselsnummer|henkil[öo]tunnus|hetu|rijksregister\w*|isikukood|asmens kodas"
+    r"|rodn[ée] [čc][íi]slo|(?:t\.?c\.? ?)?kimlik|teudat zehut|codice fiscale|personalausweis\w*|ausweisnummer"
+    r"|num[ée]ro de s[ée]curit[ée] sociale)\b"
+    r"|الرقم المدني|رقم الهوية|الهوية|رقم الإقامة|الرقم القومي|身份证|マイナンバー|주민등록번호",
+    re.IGNORECASE,
+)
+_GROUP = re.compile(r"[^ ]+")
+_SHAPES: Final = str.maketrans({**dict.fromkeys("0123456789", "9"), **{chr(65 + n): "A" for n in range(26)}})
+_NO_SEPARATORS: Final = str.maketrans(dict.fromkeys(" ./-"))
+
+
+class Candidate(NamedTuple):
+    """A stretch of a text, and what it looks like."""
+
+    start: int
+    end: int
+    shape: str
+    compact: str
+    """Without separators, in capitals."""
+
+
+def find(text: str) -> Iterator[tuple[int, int]]:
+    """Where national ids stand.
+
+    Args:
+        text: with ASCII digits.
+    """
+    for match in _DIGITS.finditer(text):
+        yield from _first_known(text, match.start(), match[0])
+    for match in _MIXED.finditer(text):
+        candidate = _candidate(match.start(), match[0])
+        is_spelled_as_usual = match[0].isupper()
+        if _is_one(text, candidate, is_usual=is_spelled_as_usual):
+            yield match.span()
+    for match in _SPACED.finditer(text):
+        candidate = _candidate(match.start(), match[0])
+        if any(check(candidate.compact) for check in SPACED.get(candidate.shape, ())):
+            yield match.span()
+
+
+def _first_known(text: str, start: int, found: str) -> Iterator[tuple[int, int]]:
+    """The whole stretch, or the longest run of its groups that is a number of somebody's."""
+    shape = _shape(found)
+    groups = [m.span() for m in _GROUP.finditer(found)]
+    at = 0
+    while at < len(groups):
+        first = groups[at][0]
+        for upto in range(min(len(groups), at + MOST_GROUPS), at, -1):
+            last = groups[upto - 1][1]
+            if shape[first:last] not in SHAPES:
+                continue
+            candidate = Candidate(start + first, start + last, shape[first:last], _compact(found[first:last]))
+            if _is_one(text, candidate, is_usual=True):
+                yield candidate.start, candidate.end
+                at = upto - 1
+                break
+        at += 1
+
+
+def _candidate(start: int, found: str) -> Candidate:
+    return Candidate(start, start + len(found), _shape(found), _compact(found))
+
+
+def _shape(found: str) -> str:
+    return found.upper().translate(_SHAPES)
+
+
+def _compact(found: str) -> str:
+    return found.upper().translate(_NO_SEPARATORS)
+
+
+def _is_one(text: str, candidate: Candidate, *, is_usual: bool) -> bool:
+    if is_usual and any(check(candidate.compact) for check in PLAIN.get(candidate.shape, ())):
+        return True
+    checks: Sequence[Check] = (*NAMED.get(candidate.shape, ()), *(() if is_usual else PLAIN.get(candidate.shape, ())))
+    if not checks or not any(check(candidate.compact) for check in checks):
+        return False
+    return _WORDS.search(text, max(0, candidate.start - BEFORE_CHARS), candidate.start) is not None
+
+
+# -- checks that python-stdnum has not
+
+
+def kuwait(number: str) -> bool:
+    """Civil id: century, date of birth, serial, check digit.
+
+    >>> kuwait("285010112358"), kuwait("285010112357")
+    (True, False)
+    """
+    weights = (2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+    check = 11 - sum(int(digit) * weight for digit, weight in zip(number, weights, strict=False)) % 11
+    return number[0] in "123" and _has_date(number, 3) and check == int(number[11])
+
+
+def emirates(number: str) -> bool:
+    """Emirates id: 784, year of birth, serial, Luhn."""
+    return number.startswith("784") and number[3:5] in ("19", "20") and bool(luhn.is_valid(number))
+
+
+def saudi(number: str) -> bool:
+    """National id (1) or iqama (2), Luhn."""
+    return number[0] in "12" and bool(luhn.is_valid(number))
+
+
+def egypt(number: str) -> bool:
+    """National id: century, date of birth, governorate. Its check digit is not public."""
+    return number[0] in "23" and _has_date(number, 3) and (1 <= int(number[7:9]) <= 35 or number[7:9] == "88")
+
+
+def singapore(number: str) -> bool:
+    """NRIC or FIN.
+
+    >>> singapore("S1234567D"), singapore("S1234567A")
+    (True, False)
+    """
+    letters = {"S": "JZIHGFEDCBA", "T": "JZIHGFEDCBA", "F": "XWUTRQPNMLK", "G": "XWUTRQPNMLK", "M": "XWUTRQPNJLK"}
+    if number[0] not in letters:
+        return False
+    total = sum(int(digit) * weight for digit, weight in zip(number[1:8], (2, 7, 6, 5, 4, 3, 2), strict=True))
+    total += {"T": 4, "G": 4, "M": 3}.get(number[0], 0)
+    place = 10 - total % 11 if number[0] == "M" else total % 11
+    return letters[number[0]][place] == number[8]
+
+
+def german_pension(number: str) -> bool:
+    """Versicherungsnummer: area, date of birth, initial, serial, check digit.
+
+    >>> german_pension("15070649C103"), german_pension("15070649C104")
+    (True, False)
+    """
+    digits = f"{number[:8]}{ord(number[8]) - 64:02d}{number[9:11]}"
+    weights = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
+    total = sum(sum(divmod(int(digit) * weight, 10)) for digit, weight in zip(digits, weights, strict=True))
+    return total % 10 == int(number[11])
+
+
+def british(number: str) -> bool:
+    """National insurance number; it has no check digit, only letters that are never used."""
+    return number[:2] not in ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ") and number[0] not in "DFIQUV" and (
+        number[1] not in "DFIOQUV" and number[8] in "ABCD"
+    )  # fmt: skip
+
+
+def _has_date(number: str, month_at: int) -> bool:
+    month, day = int(number[month_at : month_at + 2]), int(number[month_at + 2 : month_at + 4])
+    return 1 <= month <= 12 and 1 <= day <= 31
+
+
+def _of(module: Any) -> Check:
+    return lambda number: bool(module.is_valid(number))
+
+
+PLAIN: Final[Mapping[str, Sequence[Check]]] = {
+    # strong by their length, or by separators that nothing else has
+    "9" * 12: (kuwait,),
+    "9" * 13: (_of(za_idnr), _of(cnp), _of(ahv)),
+    "9" * 14: (egypt,),
+    "9" * 15: (_of(nir), emirates),
+    "9" * 18: (_of(ric),),
+    "9" * 17 + "A": (_of(ric),),
+    "999-99-9999": (_of(ssn), _of(itin)),
+    "999.9999.9999.99": (_of(ahv),),
+    "999 9999 9999 99": (_of(ahv),),
+    "999-9999-9999999-9": (emirates,),
+    "999 9999 9999999 9": (emirates,),
+    "999.999.999-99": (_of(cpf),),
+    "99.99.99-999.99": (_of(nn),),
+    "9999 9999 9999": (_of(aadhaar),),
+    "999999-9999": (_of(personnummer), _of(hetu)),
+    "999999+9999": (_of(personnummer),),
+    "99999999-9999": (_of(personnummer),),
+    "999999/9999": (_of(rc),),
+    "999999/999": (_of(rc),),
+    "999999-9999999": (_of(rrn),),
+    "999999 99999": (_of(fodselsnummer),),
+    "99 999 999 999": (_of(idnr),),
+    "99.999.999-9": (_of(rut),),
+    "9.999.999-9": (_of(rut),),
+    "99.999.999-A": (_of(rut),),
+    "9.999.999-A": (_of(rut),),
+    "99-99999999-9": (_of(cuit),),
+    "9-9999-99999-99-9": (_of(pin),),
+    "999999-99-9999": (_of(nric),),
+    # with letters
+    "99999999A": (_of(dni),),
+    "99999999-A": (_of(dni),),
+    "A9999999A": (_of(nie), singapore),
+    "A-9999999-A": (_of(nie),),
+    "AAAAAA99A99A999A": (_of(codicefiscale),),
+    "9999999A": (_of(pps),),
+    "9999999AA": (_of(pps),),
+    "AAAA999999AAAAAA99": (_of(curp),),
+    "AAAA999999AAAAAAA9": (_of(curp),),
+    "AAAAA9999A": (_of(pan),),
+    "AA999999A": (british,),
+    "99999999A999": (german_pension,),
+    "999999-999A": (_of(hetu),),
+    "999999A999A": (_of(hetu),),
+    "999999A9999": (_of(hetu),),
+    "999999999AA9": (_of(cc),),
+}
+"""Shapes whose checks are enough."""
+
+NAMED: Final[Mapping[str, Sequence[Check]]] = {
+    # weak by themselves: only with a word before them
+    "9" * 9: tuple(map(_of, (ssn, bsn, nif, sin, tfn, il_idnr))),
+    "9" * 10: (*map(_of, (nhs, vnr, egn, personnummer, rc, cpr)), saudi),
+    "9" * 11: tuple(map(_of, (idnr, pesel, ik, asmens, tckimlik, oib, fodselsnummer, nn, amka, cpf, cuit))),
+    "9" * 12: tuple(map(_of, (aadhaar, personnummer, my_number))),
+    "9" * 13: (_of(pin), _of(rrn)),
+    "99999999": (_of(dni),),
+    "999 999 9999": (_of(nhs), saudi),
+    "999-999-9999": (_of(nhs),),
+    "9999 999999": (_of(vnr),),
+    "999 999 999": tuple(map(_of, (sin, tfn, nif, bsn))),
+    "999-999-999": tuple(map(_of, (sin, tfn))),
+    "999.999.999": (_of(bsn),),
+    "9999.99.999": (_of(bsn),),
+    "999 99 9999": (_of(ssn),),
+    "999999-9999": (_of(cpr),),
+    "9999 9999 9999": (_of(my_number),),
+    "99.99.99-999-99": (_of(nn),),
+    "999 999 999 99": (_of(tckimlik), _of(oib)),
+}
+
+SPACED: Final[Mapping[str, Sequence[Check]]] = {
+    "AA 99 99 99 A": (british,),
+    "AA999999A": (british,),
+    "AA99 99 99A": (british,),
+    "99999999 9 AA9": (_of(cc),),
+    "99 999999 A 999": (german_pension,),
+    "9 99 99 99 999 999 99": (_of(nir),),
+    "9 99 99 9A 999 999 99": (_of(nir),),
+}
+
+SHAPES: Final = frozenset(PLAIN) | frozenset(NAMED)

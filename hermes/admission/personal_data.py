@@ -1,0 +1,148 @@
+"""Personal data in a text: where it stands, and of which kind it is.
+
+Every kind is found by its form and believed for what such data has beside it: check digits, the numbering plans of
+telephones, the endings of addresses. Most texts have neither a digit nor an @ and cost a glance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from stdnum import luhn
+
+from hermes.admission import national_ids, phone_numbers
+
+KINDS: Final = ("email", "iban", "credit_card", "national_id", "phone")
+"""In the order in which they are believed where two claim the same place."""
+
+FEWEST_DIGITS: Final = 7
+"""Of anything but an address."""
+
+_ANY = re.compile(r"[@＠\d]")
+_SEVEN_DIGITS = re.compile(r"(?:\d\D{0,6}){6}\d")
+_ASCII_DIGITS: Final = {0xFF20: "@"} | {
+    zero + value: str(value) for zero in (0x0660, 0x06F0, 0x0966, 0xFF10) for value in range(10)
+}
+"""Arabic, Persian, Devanagari and wide digits; one character each, so that places stay what they are."""
+
+_EMAIL = re.compile(
+    r"(?<![\w.!#$%&'*+/=?^`{|}~@-])(?P<local>[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*)"
+    r"@(?P<domain>(?:\w(?:[\w-]{0,61}\w)?\.){1,8}(?P<end>[^\W\d_]{2,24}|xn--[\w-]{2,50}))(?![\w@]|-\w|:[\w~/])"
+)
+_LOCAL_TAIL = re.compile(r"[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$")
+_URL_BEFORE = re.compile(r"\w://[^\s/@<>\"']*$")
+MOST_LOCAL_CHARS: Final = 64
+URL_CHARS: Final = 120
+NO_ENDINGS: Final = frozenset(
+    {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "css", "js", "ts", "jsx", "tsx", "mjs", "json", "html", "htm"}
+    | {"php", "java", "yml", "yaml", "toml", "txt", "pdf", "exe", "dll", "local", "localhost", "internal", "lan"}
+)
+"""Of files and of hosts at home; those that are a country's too (.py, .md, .rs) end addresses."""
+
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?=[ \u00a0-]?[A-Za-z0-9])")
+_IBAN_REST = re.compile(r"(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
+IBAN_CHARS: Final[Mapping[str, int]] = {
+    "AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BI": 27, "BR": 29,
+    "BY": 28, "CH": 21, "CR": 22, "CY": 28, "CZ": 24, "DE": 22, "DJ": 27, "DK": 18, "DO": 28, "EE": 20, "EG": 29,
+    "ES": 24, "FI": 18, "FK": 18, "FO": 18, "FR": 27, "GB": 22, "GE": 22, "GI": 23, "GL": 18, "GR": 27, "GT": 28,
+    "HR": 21, "HU": 28, "IE": 22, "IL": 23, "IQ": 23, "IS": 26, "IT": 27, "JO": 30, "KW": 30, "KZ": 20, "LB": 28,
+    "LC": 32, "LI": 21, "LT": 20, "LU": 20, "LV": 21, "LY": 25, "MC": 27, "MD": 24, "ME": 22, "MK": 19, "MN": 20,
+    "MR": 27, "MT": 31, "MU": 30, "NI": 28, "NL": 18, "NO": 15, "OM": 23, "PK": 24, "PL": 28, "PS": 29, "PT": 25,
+    "QA": 29, "RO": 24, "RS": 22, "RU": 33, "SA": 24, "SC": 31, "SD": 18, "SE": 24, "SI": 19, "SK": 24, "SM": 27,
+    "SO": 23, "ST": 25, "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22, "VG": 24, "XK": 20,
+}  # fmt: skip
+"""How long each country's are."""
+
+_CARD = re.compile(r"(?<![\w.,+/-])\d(?:[ \u00a0-]?\d){11,18}(?!\w|[.,-]\d)")
+_BRANDS = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
+    r"|3(?:0[0-5]|[689]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12,15}|35(?:2[89]|[3-8]\d)\d{12,15}|62\d{14,17}"
+    r"|(?:5018|5020|5038|5893|6304|6759|676[1-3])\d{8,15}|220[0-4]\d{12}"
+)
+
+
+class Found(NamedTuple):
+    """One piece of personal data."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def find(text: str, kinds: Collection[str] = KINDS) -> list[Found]:
+    """What of these kinds a text holds, in its order, nothing twice.
+
+    Blocks: 2 ms for 2 kB full of it, 0.01 ms for prose; what is longer comes in pieces (`masking.py`).
+    """
+    if _ANY.search(text) is None:
+        return []
+    if not text.isascii():
+        text = text.translate(_ASCII_DIGITS)
+    has_digits = _SEVEN_DIGITS.search(text) is not None
+    taken: list[Found] = []
+    for kind in KINDS:
+        if kind not in kinds or not (has_digits or kind == "email"):
+            continue
+        for start, end in FINDERS[kind](text):
+            if all(end <= other.start or start >= other.end for other in taken):
+                taken.append(Found(kind, start, end))
+    return sorted(taken, key=lambda found: found.start)
+
+
+def _emails(text: str) -> Iterator[tuple[int, int]]:
+    if "@" not in text:
+        return
+    for match in _EMAIL.finditer(text):
+        if match["end"].casefold() in NO_ENDINGS or len(match["local"]) > MOST_LOCAL_CHARS:
+            continue
+        if _URL_BEFORE.search(text, max(0, match.start() - URL_CHARS), match.start()):
+            continue  # a user of a URL, as in ssh://git@host
+        yield match.span()
+
+
+def _ibans(text: str) -> Iterator[tuple[int, int]]:
+    for match in _IBAN.finditer(text):
+        wanted = IBAN_CHARS.get(match[0][:2].upper())
+        rest = _IBAN_REST.match(text, match.end()) if wanted else None
+        if wanted is None or rest is None:
+            continue
+        end = _after(text, match.start(), rest.end(), wanted)
+        if end and not text[end : end + 1].isalnum() and is_iban(text[match.start() : end]):
+            yield match.start(), end
+
+
+def _after(text: str, start: int, limit: int, chars: int) -> int:
+    """Where so many letters and digits from `start` on have gone by; 0 where there are fewer."""
+    for at in range(start, limit):
+        chars -= text[at].isalnum()
+        if not chars:
+            return at + 1
+    return 0
+
+
+def is_iban(text: str) -> bool:
+    """Whether its check digits are right (ISO 7064, mod 97-10).
+
+    >>> is_iban("DE89 3704 0044 0532 0130 00"), is_iban("DE88 3704 0044 0532 0130 00")
+    (True, False)
+    """
+    compact = re.sub(r"[\W_]", "", text).upper()
+    return compact.isascii() and int("".join(str(int(char, 36)) for char in compact[4:] + compact[:4])) % 97 == 1
+
+
+def _cards(text: str) -> Iterator[tuple[int, int]]:
+    for match in _CARD.finditer(text):
+        digits = re.sub(r"\D", "", match[0])
+        if _BRANDS.fullmatch(digits) and luhn.is_valid(digits) and len(set(digits)) > 1:
+            yield match.span()
+
+
+FINDERS: Final[Mapping[str, Callable[[str], Iterator[tuple[int, int]]]]] = {
+    "email": _emails,
+    "iban": _ibans,
+    "credit_card": _cards,
+    "national_id": national_ids.find,
+    "phone": phone_numbers.find,
+}

@@ -1,0 +1,36 @@
+"""What residency rules make of a request: who may see it, what of it goes on, what may be kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hermes.accounting.exchange import preview_of
+from hermes.admission.masking import mask
+from hermes.admission.residency import Ruling, Subject, rule_on, search_for
+from hermes.halves import Incoming
+from hermes.policy import Policy
+from hermes.routing.conversation import first_user_text, last_user_text
+from hermes.types import ANYONE, Allowance
+from hermes.upstream.restoring import Placeholders
+
+
+def preview_for(incoming: Incoming, policy: Policy, allowance: Allowance = ANYONE) -> str | None:
+    """What may be kept of the message."""
+    if not allowance.stores_text:
+        return None
+    return preview_of(last_user_text(incoming.chat.messages) or "", policy.logging.store_prompts)
+
+
+def ruled(incoming: Incoming, policy: Policy) -> tuple[Incoming, Placeholders | None, Ruling]:
+    """The request as it may go on, what its placeholders stand for where it has any, and what residency rules say."""
+    subject = Subject(incoming.use_case, incoming.function_name, incoming.data_classes)
+    search = search_for(policy.residency, subject)
+    if not search.kinds:
+        return incoming, None, rule_on(search, subject, {})
+    masked = mask(incoming.chat, incoming.context_hint, search.kinds, search.masks)
+    ruling = rule_on(search, subject, masked.found)
+    if not masked.placeholders:
+        return incoming, None, ruling
+    first_text = first_user_text(incoming.chat.messages)
+    going_on = replace(incoming, chat=masked.request, context_hint=masked.hint, first_text=first_text)
+    return going_on, Placeholders(masked.placeholders), ruling

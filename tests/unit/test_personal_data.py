@@ -1,0 +1,75 @@
+"""What is personal data in a text, and what only looks like it. `benchmarks/detection.py` measures a labelled set."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hermes.admission.personal_data import KINDS, find
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    return [(one.kind, text[one.start : one.end]) for one in find(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("mail a.b+c@mail.example.co.uk, now", [("email", "a.b+c@mail.example.co.uk")], id="address"),
+        pytest.param("jürgen@bücher.example", [("email", "jürgen@bücher.example")], id="letters of any script"),
+        pytest.param("<u@b.ie>; o'neil@example.ie", [("email", "u@b.ie"), ("email", "o'neil@example.ie")], id="two"),
+        pytest.param("mailto:user@example.com?subject=x", [("email", "user@example.com")], id="mailto"),
+        pytest.param("DE89 3704 0044 0532 0130 00 BIC COBA", [("iban", "DE89 3704 0044 0532 0130 00")], id="IBAN"),
+        pytest.param("gb82west12345698765432", [("iban", "gb82west12345698765432")], id="IBAN in small letters"),
+        pytest.param("4111-1111-1111-1111", [("credit_card", "4111-1111-1111-1111")], id="card"),
+        pytest.param("+49 (0)30 901820", [("phone", "+49 (0)30 901820")], id="abroad, with a trunk nought"),
+        pytest.param("+965 9912 3456 2026", [("phone", "+965 9912 3456")], id="a year behind the number"),
+        pytest.param("رقمي هو ٩٩١٢٣٤٥٦", [("phone", "٩٩١٢٣٤٥٦")], id="Arabic digits"),
+        pytest.param("01 42 68 53 00", [("phone", "01 42 68 53 00")], id="at home in France"),
+        pytest.param("SSN 536-90-4399", [("national_id", "536-90-4399")], id="US"),
+        pytest.param("my civil id is 285010112358", [("national_id", "285010112358")], id="Kuwait"),
+        pytest.param("PESEL 44051401359", [("national_id", "44051401359")], id="Poland, named"),
+        pytest.param("dni 12345678z", [("national_id", "12345678z")], id="Spain, in small letters, named"),
+    ],
+)  # fmt: skip
+def test_personal_data_is_found_as_it_is_written(text: str, expected: list[tuple[str, str]]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git@github.com:owner/repo.git",
+        "https://user:secret@intra.example.com/path",
+        "logo@2x.png and @handle and a@b",
+        "DE88 3704 0044 0532 0130 00",
+        "4111 1111 1111 1112",
+        "order 1234567890123 shipped on 2026-11-30 at 12:30:45",
+        "44051401359 items",
+        "uuid 550e8400-e29b-41d4-a716-446655440000, sha 5d41402abc4b2a76b9719d911017c592",
+        "3.14159265358979, 12,345,678.90, 192.168.10.44, 1.2.3.4",
+        "31.12.2026 and 01/02/2026 and 2026-01-02",
+    ],
+)
+def test_what_only_looks_like_it_is_none(text: str) -> None:
+    assert found(text) == []
+
+
+def test_only_the_kinds_that_are_asked_for_are_looked_for() -> None:
+    text = "user@example.com, 4111 1111 1111 1111"
+
+    assert [one.kind for one in find(text, {"credit_card"})] == ["credit_card"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["1234567890123 ", "1 ", "1", "a.", "a@", "+1 ", "DE11", "0 0 ", "(0", "1-", "a.b@c."]
+)
+def test_no_text_takes_long(piece: str) -> None:
+    """A regular expression that goes back and forth would take seconds."""
+    text = piece * (4000 // len(piece))
+    began = time.perf_counter()
+
+    find(text, KINDS)
+
+    assert time.perf_counter() - began < 0.5

@@ -1,0 +1,152 @@
+"""Placeholders come back as what they stand for, however the stream cuts them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.upstream.restoring import Placeholders, StreamRestorer
+from hermes.upstream.sse import data_of, split
+
+VALUES = {"[EMAIL_1]": "user@example.com", "[EMAIL_12]": "other@example.com", "[PHONE_1]": "+49 30 901820"}
+PLACEHOLDERS = Placeholders(VALUES)
+DONE = b"data: [DONE]\n\n"
+
+
+def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+    return (
+        b"data: "
+        + json.dumps({"id": "c1", "object": "chat.completion.chunk", "choices": choices, **more}).encode()
+        + b"\n\n"
+    )
+
+
+def content(text: str, index: int = 0, finish: str | None = None) -> bytes:
+    return event([{"index": index, "delta": {"content": text}, "finish_reason": finish}])
+
+
+def arguments(text: str, call: int, index: int = 0) -> bytes:
+    calls = [{"index": call, "function": {"arguments": text}}]
+    return event([{"index": index, "delta": {"tool_calls": calls}, "finish_reason": None}])
+
+
+FINISH = event([{"index": 0, "delta": {}, "finish_reason": "stop"}])
+
+
+def through(*blocks: bytes) -> list[bytes]:
+    restorer = StreamRestorer(PLACEHOLDERS)
+    return [*map(restorer.block, blocks), restorer.flush()]
+
+
+def texts(blocks: list[bytes]) -> dict[Any, str]:
+    """What a client puts together: the text of each choice, the arguments of each call."""
+    gathered: dict[Any, str] = {}
+    for one in split(b"".join(blocks)):
+        data = data_of(one)
+        if not data or data == b"[DONE]":
+            continue
+        for choice in json.loads(data)["choices"]:
+            delta = choice["delta"]
+            gathered[choice["index"]] = gathered.get(choice["index"], "") + (delta.get("content") or "")
+            for call in delta.get("tool_calls", ()):
+                key = choice["index"], call["index"]
+                gathered[key] = gathered.get(key, "") + call["function"]["arguments"]
+    return gathered
+
+
+def test_a_whole_answer_changes_where_a_placeholder_stood_and_nowhere_else() -> None:
+    body = (
+        b'{ "x":1.50, "choices":[{"message":{"content":"to [EMAIL_1], [EMAIL_12], [EMAIL_2]","tool_calls":[{"function":'
+        b'{"arguments":"{\\"to\\":\\"[EMAIL_1]\\"}"}}]}}]}'
+    )
+
+    assert PLACEHOLDERS.whole(body) == body.replace(b"[EMAIL_1]", b"user@example.com").replace(
+        b"[EMAIL_12]", b"other@example.com"
+    )
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(content("no bracket"), id="nothing to do"),
+        pytest.param(b": comment [EMAIL_1]\n\n", id="a comment"),
+        pytest.param(content("a list [1, 2] of things"), id="brackets of another kind"),
+        pytest.param(b"data: not json [EMAIL_1]\n\n", id="no JSON"),
+        pytest.param(b'data: {"choices":[],"usage":{"total_tokens":3}}\n\n', id="usage"),
+        pytest.param(DONE, id="the end"),
+    ],
+)
+def test_an_event_in_which_nothing_is_restored_stays_as_it_came(block: bytes) -> None:
+    assert through(block) == [block, b""]
+
+
+def test_only_what_may_become_a_placeholder_is_held_back() -> None:
+    first, second, third, rest = through(content("to [EMA"), content("IL_1"), content("] and [x"))
+
+    assert texts([first]) == {0: "to "}
+    assert texts([second]) == {0: ""}
+    assert texts([third]) == {0: "user@example.com and [x"}
+    assert rest == b""
+
+
+def test_each_choice_and_each_call_is_followed_by_itself() -> None:
+    blocks = through(
+        content("[EMAIL", 0), content("[PHONE_", 1), arguments('{"to":"[EM', 0), arguments('{"n":"[PHONE_1', 1),
+        content("_1]", 0), content("1]", 1), arguments('AIL_12]"}', 0), arguments(']"}', 1),
+    )  # fmt: skip
+
+    assert texts(blocks) == {
+        0: "user@example.com",
+        1: "+49 30 901820",
+        (0, 0): '{"to":"other@example.com"}',
+        (0, 1): '{"n":"+49 30 901820"}',
+    }
+
+
+@pytest.mark.parametrize("end", [pytest.param(FINISH, id="an empty last delta"), pytest.param(DONE, id="[DONE] alone")])
+def test_what_is_held_at_the_end_goes_out_before_it(end: bytes) -> None:
+    blocks = through(content("see [EMAIL_"), end)
+
+    assert texts(blocks) == {0: "see [EMAIL_"}
+    assert b"".join(blocks).endswith(end)
+
+
+def test_the_last_delta_with_text_is_not_held_back() -> None:
+    assert texts(through(content("see [EMAIL_", finish="stop"))) == {0: "see [EMAIL_"}
+
+
+def test_a_call_that_ends_within_a_placeholder_gets_its_rest_in_its_own_place() -> None:
+    blocks = through(arguments('"[EMAIL_', 2), FINISH)
+
+    assert texts(blocks)[0, 2] == '"[EMAIL_'
+
+
+def test_an_error_is_passed_on_behind_what_was_held() -> None:
+    error = b'data: {"error":{"message":"x"}}\n\n'
+
+    assert through(content("see ["), error)[1].endswith(error)
+
+
+def test_a_renamed_event_keeps_its_name_and_its_id() -> None:
+    named = b"event: message\nid: 7\n" + content("[EMAIL_1]")
+
+    assert through(named)[0].startswith(b"event: message\nid: 7\ndata: ")
+
+
+PIECES = st.lists(st.sampled_from([*VALUES, "[", "]", "[EMAIL_", "[EMAIL_2]", "1", "x", "é", '"', "\\"]), max_size=12)
+
+
+@given(pieces=PIECES, cuts=st.sets(st.integers(0, 120)), finishes=st.booleans())
+def test_any_cut_gives_the_text_that_no_cut_gives(pieces: list[str], cuts: set[int], finishes: bool) -> None:
+    text = "".join(pieces)
+    edges = [0, *sorted(cut for cut in cuts if 0 < cut < len(text)), len(text)]
+    blocks = [content(text[start:end]) for start, end in pairwise(edges)]
+
+    out = through(*blocks, FINISH if finishes else b"", DONE)
+
+    assert texts(out).get(0, "") == PLACEHOLDERS.text(text)
