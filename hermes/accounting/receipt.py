@@ -43,10 +43,23 @@ def receipt(row: Row, cascades: Mapping[Tier, Cascade], prices: Prices) -> dict[
         "row": {name: value for name, value in row.items() if name != "details"},
         "decision": [*_choice(row), *_outcome(row, attempts)],
         "attempts": attempts,
-        "masked": details.get("masked") or [],
+        "residency": details.get("residency"),
+        "masked": _masked(details.get("residency")),
         "price": {"model": row["model"], "usd": row["estimated_cost_usd"]},
         "other_tier": _other_tier(row, cascades, prices),
     }
+
+
+def _masked(residency: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """What was masked and why: each kind with the rule that asked for it; never a value."""
+    if residency is None:
+        return []
+    redacting = [rule for rule in residency["rules"] if rule["action"] == "redact"]
+    return [
+        {"kind": kind, "count": count, "rule": rule["rule"], "why": rule["why"]}
+        for kind, count in residency["masked"].items()
+        for rule in [next(rule for rule in redacting if rule["detected"] is None or kind in rule["detected"])]
+    ]
 
 
 def _attempts(row: Row, kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

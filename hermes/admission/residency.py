@@ -121,6 +121,7 @@ def _shown(rule: ResidencyRule) -> dict[str, Any]:
         "action": rule.action,
         "regions": None if place is None else sorted(place.regions),
         "endpoints": None if place is None else sorted(place.endpoints),
+        "detected": None if rule.detected is None else sorted(rule.detected),
         "why": _why(rule),
     }
 

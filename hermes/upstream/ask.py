@@ -11,6 +11,7 @@ from typing import Any
 import gevent
 import orjson
 import requests
+from urllib3.exceptions import HTTPError
 
 from hermes.types import Allowance, Endpoint
 from hermes.upstream import gate
@@ -51,7 +52,7 @@ class Asker:
         try:
             with gevent.Timeout(endpoint.timeout_s, NoReply("no reply in time")):
                 raw = self._post(endpoint, body)
-        except requests.RequestException as error:
+        except (requests.RequestException, HTTPError) as error:  # the body is read of urllib3, which has its own errors
             raise NoReply(f"no reply: {type(error).__name__}") from None
         return _text_of(raw)
 

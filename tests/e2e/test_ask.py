@@ -65,6 +65,7 @@ def test_half_a_surrogate_pair_can_be_asked_about(asker: Asker, provider: Provid
         pytest.param(answer(200, {"choices": []}), id="no choice"),
         pytest.param(answer(200, b"x" * 2_000_000), id="too much"),
         pytest.param(raw(b"garbage"), id="garbage"),
+        pytest.param(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), id="cut off"),
     ],
 )
 def test_what_is_no_reply_is_said_in_time(asker: Asker, provider: Provider, reply: Reply) -> None:
