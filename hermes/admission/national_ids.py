@@ -213,6 +213,11 @@ def british(number: str) -> bool:
     )  # fmt: skip
 
 
+def finnish(number: str) -> bool:
+    """Henkilötunnus; a hyphen between date and serial says that the century was the last one."""
+    return bool(hetu.is_valid(number if len(number) == 11 else f"{number[:6]}-{number[6:]}"))
+
+
 def _has_date(number: str, month_at: int) -> bool:
     month, day = int(number[month_at : month_at + 2]), int(number[month_at + 2 : month_at + 4])
     return 1 <= month <= 12 and 1 <= day <= 31
@@ -238,7 +243,7 @@ PLAIN: Final[Mapping[str, Sequence[Check]]] = {
     "999.999.999-99": (_of(cpf),),
     "99.99.99-999.99": (_of(nn),),
     "9999 9999 9999": (_of(aadhaar),),
-    "999999-9999": (_of(personnummer), _of(hetu)),
+    "999999-9999": (_of(personnummer), finnish),
     "999999+9999": (_of(personnummer),),
     "99999999-9999": (_of(personnummer),),
     "999999/9999": (_of(rc),),
@@ -266,9 +271,9 @@ PLAIN: Final[Mapping[str, Sequence[Check]]] = {
     "AAAAA9999A": (_of(pan),),
     "AA999999A": (british,),
     "99999999A999": (german_pension,),
-    "999999-999A": (_of(hetu),),
-    "999999A999A": (_of(hetu),),
-    "999999A9999": (_of(hetu),),
+    "999999-999A": (finnish,),
+    "999999A999A": (finnish,),
+    "999999A9999": (finnish,),
     "999999999AA9": (_of(cc),),
 }
 """Shapes whose checks are enough."""

@@ -17,11 +17,10 @@ from hermes.admission import national_ids, phone_numbers
 KINDS: Final = ("email", "iban", "credit_card", "national_id", "phone")
 """In the order in which they are believed where two claim the same place."""
 
-FEWEST_DIGITS: Final = 7
-"""Of anything but an address."""
-
 _ANY = re.compile(r"[@＠\d]")
-_SEVEN_DIGITS = re.compile(r"(?:\d\D{0,6}){6}\d")
+_ENOUGH_DIGITS = re.compile(r"(?:\d\D{0,6}){5}\d")
+"""Nothing but an address has fewer than the six of a British national insurance number."""
+
 _ASCII_DIGITS: Final = {0xFF20: "@"} | {
     zero + value: str(value) for zero in (0x0660, 0x06F0, 0x0966, 0xFF10) for value in range(10)
 }
@@ -80,7 +79,7 @@ def find(text: str, kinds: Collection[str] = KINDS) -> list[Found]:
         return []
     if not text.isascii():
         text = text.translate(_ASCII_DIGITS)
-    has_digits = _SEVEN_DIGITS.search(text) is not None
+    has_digits = _ENOUGH_DIGITS.search(text) is not None
     taken: list[Found] = []
     for kind in KINDS:
         if kind not in kinds or not (has_digits or kind == "email"):

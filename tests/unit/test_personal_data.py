@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from benchmarks import detection
 from hermes.admission.personal_data import KINDS, find
 
 
@@ -73,3 +74,13 @@ def test_no_text_takes_long(piece: str) -> None:
     find(text, KINDS)
 
     assert time.perf_counter() - began < 0.5
+
+
+def test_the_labelled_set_is_found_as_well_as_the_documentation_says() -> None:
+    labelled = detection.read_set()
+    found = [(labels, find(text)) for _, text, labels in labelled]
+    right = sum(any(detection.matches(label, one) for one in given) for labels, given in found for label in labels)
+
+    assert len(labelled) == 200
+    assert right / sum(len(given) for _, given in found) >= 0.98
+    assert right / sum(len(labels) for labels, _ in found) >= 0.97
