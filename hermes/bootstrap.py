@@ -68,6 +68,7 @@ from hermes.storage.labels import LabelRepository
 from hermes.storage.live import LiveDirectory
 from hermes.storage.reports import Reports
 from hermes.storage.repositories import UsageFilter, UsageRepository
+from hermes.storage.residency import ResidencyRecords
 from hermes.storage.retention import Retention
 from hermes.storage.spending import Spending
 from hermes.storage.trail import Trail
@@ -128,6 +129,7 @@ class Hermes:
     database: Database
     usage: UsageRepository
     reports: Reports
+    residency: ResidencyRecords
     backfill: Backfill
     day_sums: DaySums
     retention: Retention
@@ -446,6 +448,7 @@ def build(settings: Settings) -> Hermes:
         database=database,
         usage=usage,
         reports=Reports(database),
+        residency=ResidencyRecords(database),
         backfill=backfill,
         day_sums=DaySums(database, backfill.is_complete),
         retention=Retention(database, backfill),

@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hermes.accounting.prices import format_usd
 from hermes.accounting.tokens import tokens_of_messages, usage_from
-from hermes.errors import BooksUnreadable, ClientGone, GatewayDisabled, HermesError, UpstreamFailed
+from hermes.errors import BooksUnreadable, ClientGone, GatewayDisabled, HermesError, ResidencyBlocked, UpstreamFailed
 from hermes.types import Attempt, Decision, Endpoint, Principal, Status, Usage, UsageRecord
 
 PREVIEW_CHARS = 120
 BYTES_PER_TOKEN = 4
+ANSWERED: Final = frozenset({"ok", "interrupted", "client_disconnected"})
 
 
 class Prices(Protocol):
@@ -85,8 +86,8 @@ class Exchange:
 
     def ruled(self, proof: Mapping[str, Any]) -> None:
         """What residency rules say of the request, for the record; nothing where none is for it."""
-        if proof["rules"]:
-            self._is_bound = True
+        if proof["rules"] or proof["data_classes"]:
+            self._is_bound = bool(proof["rules"])
             self.record.details = {**self.record.details, "residency": proof}
 
     def decided(self, decision: Decision) -> None:
@@ -177,9 +178,11 @@ class Exchange:
         if first_content_at is not None:
             record.ttft_ms = round((first_content_at - self._began) * 1000, 3)
         self.overhead_ms()
+        if self._is_bound and status in ANSWERED and self._endpoint is not None:
+            self._prove(region=self._endpoint.region)
         if len(self.attempts) > 1 or status != "ok" or self._is_bound:
             record.details = {**record.details, "attempts": [asdict(attempt) for attempt in self.attempts]}
-        if self._endpoint is None or status not in ("ok", "interrupted", "client_disconnected"):
+        if self._endpoint is None or status not in ANSWERED:
             return None, None
         return self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes()))
 
@@ -196,7 +199,15 @@ class Exchange:
         prompt, completion = self.prompt_tokens(), -(-content_bytes // BYTES_PER_TOKEN)
         return Usage(prompt, completion, prompt + completion, estimated=True)
 
+    def _prove(self, **more: Any) -> None:
+        """Adds to the proof of what residency rules did."""
+        self.record.details = {
+            **self.record.details, "residency": {**self.record.details.get("residency", {}), **more}
+        }  # fmt: skip
+
     def _settle_after(self, error: BaseException | None) -> None:
+        if isinstance(error, ResidencyBlocked):
+            self._prove(blocked=True)
         if isinstance(error, ClientGone):
             self.settle("client_disconnected", error="the caller hung up")
         elif isinstance(error, UpstreamFailed):

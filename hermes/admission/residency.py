@@ -36,6 +36,9 @@ class Search:
     masks: frozenset[str]
     """To be masked where found."""
 
+    data_classes: tuple[str, ...] = ()
+    """Those of the request that some rule names, in small letters; whatever else a caller says is of no consequence."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
@@ -87,7 +90,8 @@ def search_for(policy: ResidencyPolicy, subject: Subject) -> Search:
     every = frozenset(policy.detect)
     asked = _union(rule.detected for rule in rules if rule.detected is not None)
     masks = _union(every if rule.detected is None else rule.detected for rule in rules if rule.action == "redact")
-    return Search(rules, (asked | masks) & every, masks & every)
+    named = _union(rule.data_classes for rule in policy.rules if rule.data_classes is not None)
+    return Search(rules, (asked | masks) & every, masks & every, tuple(sorted(classes & named)))
 
 
 def rule_on(search: Search, subject: Subject, found: Mapping[str, int]) -> Ruling:
@@ -97,7 +101,7 @@ def rule_on(search: Search, subject: Subject, found: Mapping[str, int]) -> Rulin
         tuple(rule.place for rule in rules if rule.place is not None), all(rule.stores_text for rule in rules)
     )
     masked = {kind: number for kind, number in found.items() if kind in search.masks}
-    return Ruling(allowance, rules, found, masked, subject.data_classes)
+    return Ruling(allowance, rules, found, masked, search.data_classes)
 
 
 def called(rule: ResidencyRule) -> str:

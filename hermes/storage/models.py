@@ -388,8 +388,40 @@ class SurrogateAuditRow(Model):
         indexes = ((("surrogate", "id"), False),)
 
 
+class ResidencyHourRow(Model):
+    """What residency rules did in an hour; see `residency.py` for the subjects."""
+
+    hour = TextField()
+    subject = TextField()
+    name = TextField()
+    requests = BigIntegerField()
+    items = BigIntegerField()
+
+    class Meta:
+        database = proxy
+        table_name = "residency_hours"
+        primary_key = CompositeKey("hour", "subject", "name")
+
+
+class ResidencyHitRow(Model):
+    """A request that residency rules masked or blocked."""
+
+    id = BigAutoField()
+    created_at = TextField(index=True)
+    request_id = TextField(index=True)
+    action = TextField()
+    """`masked` or `blocked`."""
+
+    found = TextField()
+    """JSON: how often each kind of personal data was in it."""
+
+    class Meta:
+        database = proxy
+        table_name = "residency_hits"
+
+
 MODELS = (
     UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow,
     HourRow, DayRow, DoneRow, LateRow, NameRow, LatencyRow, MinuteRow, BackfillRow, WriterRow,
-    SurrogateAuditRow,
+    SurrogateAuditRow, ResidencyHourRow, ResidencyHitRow,
 )  # fmt: skip

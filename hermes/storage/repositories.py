@@ -27,7 +27,7 @@ from peewee import (  # type: ignore[attr-defined]
     __exception_wrapper__,
 )
 
-from hermes.storage import daysums, deep, rollups
+from hermes.storage import daysums, deep, residency, rollups
 from hermes.storage.db import Database
 from hermes.storage.models import UsageRow, WriterRow, is_on_postgres
 from hermes.storage.usage_filter import UsageFilter, utc_text
@@ -132,6 +132,8 @@ def _insert(records: Sequence[Record], writer: str, now: float) -> Inserted:
     rollups.add_new(new)
     if new:
         daysums.note_late((row["created_at"] for _, row in rows), now)
+    stored = {row["request_id"]: record for record, row in reversed(rows)}  # of two with one id the first was
+    residency.add_new(stored[request_id] for request_id in new)
     if writer and new:
         _count_for(writer, len(new), utc_text(datetime.fromtimestamp(now, UTC)))
     return Inserted(len(new), tuple(rejected))

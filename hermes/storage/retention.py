@@ -17,7 +17,7 @@ from peewee import fn
 
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database
-from hermes.storage.models import MinuteRow, SurrogateAuditRow, UsageRow, WriterRow
+from hermes.storage.models import MinuteRow, ResidencyHitRow, SurrogateAuditRow, UsageRow, WriterRow
 from hermes.storage.rollups import MINUTE_CHARS
 from hermes.storage.usage_filter import utc_text
 
@@ -67,7 +67,8 @@ class Retention:
             return 0
         self._repeat(_drop_minutes, utc_text(now - timedelta(days=MINUTES_DAYS))[:MINUTE_CHARS], may_go_on)
         self._repeat(_drop_writers, utc_text(now - timedelta(days=WRITERS_DAYS)), may_go_on)
-        self._repeat(_drop_audits, utc_text(now - timedelta(days=days)), may_go_on)
+        for drop in (_drop_audits, _drop_hits):
+            self._repeat(drop, utc_text(now - timedelta(days=days)), may_go_on)
         return self._repeat(_drop_rows, utc_text(now - timedelta(days=days)), may_go_on)
 
     def _repeat(self, drop: Callable[[str, int], int], before: str, may_go_on: Callable[[], bool]) -> int:
@@ -89,6 +90,12 @@ def _drop_rows(before: str, rows: int) -> int:
 def _drop_audits(before: str, rows: int) -> int:
     """They hold texts where prompts are stored in full."""
     row = SurrogateAuditRow
+    oldest = row.select(row.id).where(row.created_at < before).order_by(row.created_at).limit(rows)
+    return int(row.delete().where(row.id.in_(oldest)).execute())
+
+
+def _drop_hits(before: str, rows: int) -> int:
+    row = ResidencyHitRow
     oldest = row.select(row.id).where(row.created_at < before).order_by(row.created_at).limit(rows)
     return int(row.delete().where(row.id.in_(oldest)).execute())
 
