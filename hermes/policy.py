@@ -158,6 +158,35 @@ class ResidencyRule:
     action: Literal["allow", "redact", "block"] = "allow"
     stores_text: bool = True
 
+    @property
+    def called(self) -> str:
+        """How the rule is named to people."""
+        return f"rule {self.number} ({self.name})" if self.name else f"rule {self.number}"
+
+    def shown(self) -> dict[str, Any]:
+        """What a receipt and the dashboard say of it: JSON."""
+        place = self.place
+        return {
+            "rule": self.number,
+            "name": self.name,
+            "action": self.action,
+            "regions": None if place is None else sorted(place.regions),
+            "endpoints": None if place is None else sorted(place.endpoints),
+            "detected": None if self.detected is None else sorted(self.detected),
+            "why": self._why(),
+        }
+
+    def _why(self) -> str:
+        """The conditions of which all must hold."""
+        parts = (
+            ("use case", self.use_cases),
+            ("function", self.functions),
+            ("data class", self.data_classes),
+            ("detected", self.detected),
+        )
+        told = "; ".join(f"{name} {' or '.join(sorted(words))}" for name, words in parts if words is not None)
+        return told or "every request"
+
 
 @dataclass(frozen=True, slots=True)
 class ResidencyPolicy:

@@ -7,7 +7,7 @@ otherwise for it wants to know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,13 +69,13 @@ class Ruling:
         if (rule := self.blocked_by) is None:
             return
         kinds = sorted(rule.detected & self.found.keys()) if rule.detected is not None else []
-        why = f" it holds {_listed(kinds)}" if kinds else " no model may see it"
-        raise ResidencyBlocked(f"Residency {called(rule)} blocks this request:{why}; nothing was sent.")
+        why = f" it holds {' or '.join(kinds)}" if kinds else " no model may see it"
+        raise ResidencyBlocked(f"Residency {rule.called} blocks this request:{why}; nothing was sent.")
 
     def proof(self) -> dict[str, Any]:
         """What the usage row keeps: which rules, what they allow, what was masked; never a value."""
         return {
-            "rules": [_shown(rule) for rule in self.rules],
+            "rules": [rule.shown() for rule in self.rules],
             "data_classes": list(self.data_classes),
             "found": dict(self.found),
             "masked": dict(self.masked),
@@ -104,46 +104,12 @@ def rule_on(search: Search, subject: Subject, found: Mapping[str, int]) -> Rulin
     return Ruling(allowance, rules, found, masked, search.data_classes)
 
 
-def called(rule: ResidencyRule) -> str:
-    """How a rule is named to people."""
-    return f"rule {rule.number} ({rule.name})" if rule.name else f"rule {rule.number}"
-
-
 def _is_for(rule: ResidencyRule, subject: Subject, classes: set[str]) -> bool:
     return (
         (rule.use_cases is None or (subject.use_case or "").casefold() in rule.use_cases)
         and (rule.functions is None or (subject.function_name or "").casefold() in rule.functions)
         and (rule.data_classes is None or not classes.isdisjoint(rule.data_classes))
     )
-
-
-def _shown(rule: ResidencyRule) -> dict[str, Any]:
-    place = rule.place
-    return {
-        "rule": rule.number,
-        "name": rule.name,
-        "action": rule.action,
-        "regions": None if place is None else sorted(place.regions),
-        "endpoints": None if place is None else sorted(place.endpoints),
-        "detected": None if rule.detected is None else sorted(rule.detected),
-        "why": _why(rule),
-    }
-
-
-def _why(rule: ResidencyRule) -> str:
-    """The conditions that hold, as the file has them."""
-    parts = (
-        ("use case", rule.use_cases),
-        ("function", rule.functions),
-        ("data class", rule.data_classes),
-        ("detected", rule.detected),
-    )
-    told = "; ".join(f"{name} {_listed(sorted(words))}" for name, words in parts if words is not None)
-    return told or "every request"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " or ".join(words)
 
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:

@@ -22,8 +22,8 @@ from hermes.storage.usage_filter import utc_text
 
 Subject = Literal["class", "found", "masked", "region", "all"]
 """What is summed: requests of a data class; with a kind of personal data; with one that was masked; answered in a
-region (empty: in none); and of all that a rule was for, those `masked`, `blocked`, `bound` to places, or just
-`ruled`."""
+region (empty: in none); and of all that a rule was for, those `masked`, `blocked`, or just `ruled`;
+`bound` to places (the pieces are calls then), and with a call `outside` of them, which cannot be."""
 
 MOST_NAMES: Final = 100
 MOST_CHARS: Final = 150
@@ -73,7 +73,7 @@ def add_new(records: Iterable[Mapping[str, Any]]) -> None:
     hits: list[dict[str, Any]] = []
     for record, proof in _proven(records):
         hour = str(record["created_at"])[:HOUR_CHARS]
-        for subject, name, number in _counted(proof):
+        for subject, name, number in (*_counted(proof), *_checked(record, proof)):
             requests[hour, subject, name] += 1
             items[hour, subject, name] += number
         if action := _action(proof):
@@ -123,9 +123,32 @@ def _counted(proof: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     yield "all", "ruled", 1
     if action := _action(proof):
         yield "all", action, 1
-    rules = proof.get("rules")
-    if any(isinstance(rule, Mapping) and rule.get("regions") is not None for rule in rules or ()):
-        yield "all", "bound", 1
+
+
+def _checked(record: Mapping[str, Any], proof: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Whether every call was made where the rules let it: looked at once more, from what was noted of the calls."""
+    rules, attempts = proof.get("rules"), record["details"].get("attempts")
+    listed = [rule for rule in rules if isinstance(rule, Mapping)] if isinstance(rules, list) else []
+    places = [rule for rule in listed if rule.get("regions") is not None or rule.get("endpoints") is not None]
+    if not places:
+        return
+    calls = (
+        [one for one in attempts if isinstance(one, Mapping) and one.get("called")]
+        if isinstance(attempts, list)
+        else []
+    )
+    yield "all", "bound", len(calls)
+    if outside := sum(not all(_holds(place, call) for place in places) for call in calls):
+        yield "all", "outside", outside
+
+
+def _holds(place: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
+    endpoints = place.get("endpoints") or ()
+    return (
+        call.get("region") in (place.get("regions") or ())
+        or call.get("endpoint") in endpoints
+        or call.get("model") in endpoints
+    )
 
 
 def _action(proof: Mapping[str, Any]) -> str:

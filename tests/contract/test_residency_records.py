@@ -18,19 +18,28 @@ HOUR = timedelta(hours=1)
 
 
 def proven(name: str, at: datetime = NOW, **proof: Any) -> dict[str, Any]:
+    attempts = proof.pop("attempts", [])
     whole = {"rules": [], "data_classes": [], "found": {}, "masked": {}, **proof}
-    return a_record(name, created_at=utc_text(at), details={"residency": whole}, prompt_preview="to [EMAIL_1]")
+    return a_record(
+        name, created_at=utc_text(at), details={"residency": whole, "attempts": attempts}, prompt_preview="to [EMAIL_1]"
+    )
+
+
+def call(region: str | None, called: bool = True) -> dict[str, Any]:
+    return {"endpoint": "m@host", "model": "m", "region": region, "called": called}
 
 
 def test_each_row_counts_once_for_what_its_proof_says(database: Database, usage: UsageRepository) -> None:
     bound = {"rules": [{"rule": 1, "regions": ["eu"]}]}
     rows = [
+        proven("outside", attempts=[call("us"), call("eu"), call("us", called=False)], **bound),
         proven(
             "masked",
             data_classes=["customer"],
             found={"email": 2, "iban": 1},
             masked={"email": 2},
             region="eu",
+            attempts=[call("eu")],
             **bound,
         ),
         proven("blocked", found={"iban": 1}, blocked=True),
@@ -49,10 +58,11 @@ def test_each_row_counts_once_for_what_its_proof_says(database: Database, usage:
         ("masked", "email"): Sum(1, 2),
         ("region", "eu"): Sum(1, 1),
         ("region", ""): Sum(1, 1),
-        ("all", "ruled"): Sum(3, 3),
+        ("all", "ruled"): Sum(4, 4),
         ("all", "masked"): Sum(1, 1),
         ("all", "blocked"): Sum(1, 1),
-        ("all", "bound"): Sum(1, 1),
+        ("all", "bound"): Sum(2, 3),
+        ("all", "outside"): Sum(1, 1),
     }
     assert records.sums(NOW - 9 * HOUR, NOW - HOUR) == {}
     hits = records.hits(NOW - HOUR, NOW, 10)

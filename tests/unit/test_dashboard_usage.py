@@ -31,7 +31,14 @@ def a_receipt(row: dict[str, Any], attempts: list[dict[str, Any]] | None = None)
     """As `hermes.accounting.receipt` makes it."""
     one = {"endpoint": "m@h", "model": "m", "status": 200, "message": "answered", "called": True, "duration_ms": None}
     told = ["It was decided.", "m answered."]
-    return {"row": row, "decision": told, "attempts": attempts or [one], "masked": [], "other_tier": None}
+    return {
+        "row": row,
+        "decision": told,
+        "attempts": attempts or [one],
+        "residency": None,
+        "masked": [],
+        "other_tier": None,
+    }
 
 
 @pytest.mark.parametrize(

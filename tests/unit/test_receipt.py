@@ -51,7 +51,7 @@ def a_row(tried: list[Attempt] | None = None, **values: Any) -> dict[str, Any]:
 def test_an_answered_request() -> None:
     told = receipt(a_row(confidence=0.9), CASCADES, FixedPrices())
 
-    assert list(told) == ["row", "decision", "attempts", "masked", "price", "other_tier"]
+    assert list(told) == ["row", "decision", "attempts", "residency", "masked", "price", "other_tier"]
     assert told["decision"] == [
         "The teacher classified the message as simple, with confidence 0.900.",
         "The conversation's session is abc123.",
@@ -220,6 +220,17 @@ def test_attempts_that_were_not_kept_are_not_made_up() -> None:
 
 
 def test_what_was_masked_is_told_where_the_row_has_it() -> None:
-    masked = [{"kind": "email", "count": 2}]
+    rules = [
+        {"rule": 1, "action": "allow", "detected": None, "why": "every request"},
+        {"rule": 2, "action": "redact", "detected": ["iban"], "why": "detected iban"},
+        {"rule": 3, "action": "redact", "detected": None, "why": "data class customer"},
+    ]
+    proof = {"rules": rules, "masked": {"email": 2, "iban": 1}}
 
-    assert receipt(a_row(details={"masked": masked}), CASCADES, FixedPrices())["masked"] == masked
+    told = receipt(a_row(details={"residency": proof}), CASCADES, FixedPrices())
+
+    assert told["residency"] == proof
+    assert told["masked"] == [
+        {"kind": "email", "count": 2, "rule": 3, "why": "data class customer"},
+        {"kind": "iban", "count": 1, "rule": 2, "why": "detected iban"},
+    ]

@@ -24,6 +24,7 @@ PAGES = (
     Shown("budgets", "/dashboard/budgets", "#limits tbody tr"),
     Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
     Shown("sessions", "/dashboard/sessions", "#sessions"),
+    Shown("residency", "/dashboard/residency", "#residency .empty"),
     Shown("traces", "/dashboard/traces", "#events tr"),
     Shown("classifier", "/classifier/report", "#classifier"),
     Shown("settings", "/dashboard/settings", "#settings .pin"),

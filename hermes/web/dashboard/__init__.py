@@ -25,6 +25,7 @@ from hermes.web.dashboard.pages import (
     classifier,
     config,
     overview,
+    residency,
     sessions,
     settings,
     traces,
@@ -33,7 +34,7 @@ from hermes.web.dashboard.pages import (
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (overview, usage, traces, circuits, sessions, budgets, settings, config, classifier)
+PAGES: Final = (overview, usage, traces, circuits, sessions, budgets, residency, settings, config, classifier)
 """Modules with `add_routes(blueprint, site)`."""
 
 

@@ -122,7 +122,7 @@ def request_view(receipt: Mapping[str, Any]) -> RequestView:
         _steps(row, receipt["decision"]),
         tuple(_tried(attempt) for attempt in receipt["attempts"]),
         _waterfall(row, receipt["attempts"]),
-        _policy(row, receipt["masked"]),
+        _policy(row, receipt["masked"], receipt["residency"]),
         None if row["prompt_preview"] is None else visible(row["prompt_preview"][:MOST_CHARS]),
         receipt["other_tier"],
         visible(orjson.dumps(receipt, option=orjson.OPT_INDENT_2).decode()[:MOST_CHARS]),
@@ -216,13 +216,29 @@ def _mark_name(milliseconds: float) -> str:
     return f"{milliseconds / 1000:g} s" if milliseconds >= 1000 else f"{milliseconds:g} ms"
 
 
-def _policy(row: Mapping[str, Any], masked: Sequence[Any]) -> tuple[tuple[str, str], ...]:
+def _bounds(residency: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Which residency rules were for the request, and what they allowed."""
+    facts = []
+    for rule in (residency or {}).get("rules", ()):
+        places = [*(rule["regions"] or ()), *(rule["endpoints"] or ())]
+        where = "anywhere" if rule["regions"] is None and rule["endpoints"] is None else ", ".join(places) or "nowhere"
+        name = f"Rule {rule['rule']}" + (f", {rule['name']}" if rule["name"] else "")
+        facts.append((plain(name), plain(f"{rule['why']}: {rule['action']}, {where}")))
+    if facts and residency is not None and "region" in residency:
+        facts.append(("Answered in", plain(residency["region"] or "no region")))
+    return facts
+
+
+def _policy(
+    row: Mapping[str, Any], masked: Sequence[Any], residency: Mapping[str, Any] | None
+) -> tuple[tuple[str, str], ...]:
     facts = [
         ("Error", plain(row["error_message"])),
         ("Role", plain(row["role"])),
         ("Use case", plain(row["use_case"])),
         ("Key", plain(row["key_id"])),
-        ("Masked", ", ".join(plain(one) for one in masked)),
+        *_bounds(residency),
+        ("Masked", ", ".join(f"{plain(one['kind'])} × {one['count']} (rule {one['rule']})" for one in masked)),
         ("Tokens", "estimated, the provider did not say" if row["usage_estimated"] else ""),
         ("From cache", f"{row['cached_tokens']:,} tokens" if row["cached_tokens"] else ""),
         ("Reasoning", f"{row['reasoning_tokens']:,} tokens" if row["reasoning_tokens"] else ""),
