@@ -199,7 +199,7 @@ class _Surveyor:
         if end == 0:
             raise IndexError  # there is no further quote: the bytes end too early
         if self._raw[end - 2] == BACKSLASH:
-            end = _text_end(self._raw, end - 1, self._reach, self._pause)
+            end = text_end(self._raw, end - 1, self._reach, self._pause)
         if self._block is self._root:
             self._outline.text(start, end)
         if end - start > self._piece:
@@ -273,7 +273,7 @@ def blanks_end(raw: bytes, start: int) -> int:
     return _blanks(raw, start, start + MOST_BLANKS_BYTES).end()
 
 
-def _text_end(raw: bytes, quote: int, reach: int, pause: Callable[[], None]) -> int:
+def text_end(raw: bytes, quote: int, reach: int, pause: Callable[[], None]) -> int:
     """Where a text ends that has a quote after a backslash in it; the first such quote is given."""
     search, at = _to_quote, quote
     while True:

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final, cast
 
 import orjson
@@ -23,7 +24,7 @@ from hermes import largejson, rawjson
 from hermes.admission.personal_data import Found, find
 from hermes.chatrequest import ChatRequest, read_object
 from hermes.embeddingrequest import EmbeddingRequest
-from hermes.jsonmap import Member
+from hermes.jsonmap import BACKSLASH, REACH_BYTES, Member, text_end
 from hermes.turns import Turn
 
 Request = ChatRequest | EmbeddingRequest
@@ -39,6 +40,9 @@ MOST_NESTED: Final = 4
 LONGEST_NESTED: Final = 256 * 1024
 SHORTEST_NUMBER: Final = 8
 LONGEST_LABEL: Final = 48
+LONGEST_PLACEHOLDER: Final = 32
+LOOKED_AT_BYTES: Final = 1024 * 1024
+LONGEST_ESCAPE: Final = len(r"\ud83d\ude00")
 NEVER_TEXT: Final = frozenset({"model", "stream", "stream_options"})
 """Members of the outermost object that say how to answer; the model is set by Hermes itself."""
 
@@ -46,6 +50,11 @@ _MAY_HOLD = re.compile(rb"[@0-9\\\x80-\xff]")
 _QUIET = re.compile(rb"[^@0-9\\]{%d} (?=[^@0-9\\]{%d})" % (QUIET_BYTES, QUIET_BYTES))
 _BASE64 = re.compile(rb"[A-Za-z0-9+/=_-]{512,}+")
 _DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+[^,]{0,100};base64,")
+_CHARACTERS = re.compile(
+    rb"(?:[^\\]++|\\(?:[^u]|u(?:(?![dD][89abAB])....|....(?=.{6})(?:\\u[dD][c-fC-F]..)?)))*+", re.DOTALL
+)
+"""Whole characters of a text; both halves of a surrogate pair are one."""
+
 _TAKEN = re.compile(rb"\[(?:EMAIL|PHONE|IBAN|CREDIT_CARD|NATIONAL_ID)_([1-9][0-9]{0,8})\]")
 _NUMBER = re.compile(rb"-?[0-9]{%d,}(?![0-9.eE])" % SHORTEST_NUMBER)
 
@@ -134,7 +143,7 @@ class _Masker:
         pieces: list[bytes] = []
         copied = 0
         before = (0, 0)
-        for at, end in _texts(value, start):
+        for at, end in _texts(value, start, self.pause):
             named, before = before, (at, end)
             if end - at - 2 < SHORTEST_TEXT:
                 continue
@@ -158,7 +167,7 @@ class _Masker:
 
     def _quoted(self, inner: bytes, depth: int, label: str) -> bytes:
         """What stands between two quotes."""
-        if _MAY_HOLD.search(inner) is None or _DATA_URL.match(inner):
+        if _DATA_URL.match(inner) or (len(inner) <= SLICE_BYTES and _MAY_HOLD.search(inner) is None):
             return inner
         if depth < MOST_NESTED and inner[:1] in b"{[" and inner[-1:] in b"}]" and len(inner) <= LONGEST_NESTED:
             nested = self._nested(inner, depth)
@@ -166,9 +175,11 @@ class _Masker:
                 return nested
         if len(inner) <= SLICE_BYTES:
             return self._slice(inner, label)
-        pieces = [self._slice(piece) for piece in _slices(inner, self.pause)]
-        whole = b"".join(pieces)
-        return inner if whole == inner else whole
+        pieces, is_changed = [], False
+        for piece, may_hold in _slices(inner, self.pause):
+            pieces.append(self._slice(piece) if may_hold and _MAY_HOLD.search(piece) else piece)
+            is_changed = is_changed or pieces[-1] is not piece
+        return b"".join(pieces) if is_changed else inner
 
     def _slice(self, inner: bytes, label: str = "") -> bytes:
         text = inner.decode("utf-8", "surrogatepass") if b"\\" not in inner else largejson.parsed(b'"%b"' % inner)
@@ -192,13 +203,14 @@ class _Masker:
         copied = 0
         gap = 0
         named = (0, 0)
-        for at, end in [*_texts(raw, 0), (len(raw), len(raw))]:
+        for at, end in chain(_texts(raw, 0, self.pause), [(len(raw), len(raw))]):
             for number in _NUMBER.finditer(raw, gap, at):
                 digits = number[0].decode()
                 if (masked := self.text(digits, _label(raw, named, number.start()))) is not digits:
                     pieces += [raw[copied : number.start()], orjson.dumps(masked)]
                     copied = number.end()
             gap, named = end, (at, end)
+            self.pause()
         return b"".join([*pieces, raw[copied:]]) if pieces else raw
 
     def _replaced(self, text: str, hits: list[Found]) -> str:
@@ -219,12 +231,18 @@ class _Masker:
 
     def _next(self, name: str) -> str:
         if self._taken is None:
-            self._taken = {match[0] for match in _TAKEN.finditer(self._raw)}
+            self._taken = set(self._placeholders_of_the_callers())
         while True:
             self._numbers[name] += 1
             placeholder = f"[{name}_{self._numbers[name]}]"
             if placeholder.encode() not in self._taken:
                 return placeholder
+
+    def _placeholders_of_the_callers(self) -> Iterator[bytes]:
+        for start in range(0, len(self._raw), LOOKED_AT_BYTES):
+            for match in _TAKEN.finditer(self._raw, start, start + LOOKED_AT_BYTES + LONGEST_PLACEHOLDER):
+                yield match[0]
+            self.pause()
 
 
 def _label(value: bytes, named: tuple[int, int], at: int) -> str:
@@ -235,39 +253,30 @@ def _label(value: bytes, named: tuple[int, int], at: int) -> str:
     return value[start + 1 : end - 1].decode("utf-8", "replace").replace("_", " ") + ": "
 
 
-def _texts(raw: bytes, start: int) -> Iterator[tuple[int, int]]:
+def _texts(raw: bytes, start: int, pause: Pause) -> Iterator[tuple[int, int]]:
     """Every quoted text of valid JSON, quotes included."""
     find_quote = raw.find
     at = find_quote(b'"', start)
     while at >= 0:
-        end = find_quote(b'"', at + 1)
-        while raw[end - 1] == ord("\\") and _is_escaped(raw, end):
-            end = find_quote(b'"', end + 1)
-        yield at, end + 1
-        at = find_quote(b'"', end + 1)
+        end = find_quote(b'"', at + 1) + 1
+        if raw[end - 2] == BACKSLASH:
+            end = text_end(raw, end - 1, REACH_BYTES, pause)
+        yield at, end
+        at = find_quote(b'"', end)
 
 
-def _is_escaped(raw: bytes, quote: int) -> bool:
-    """Whether an odd number of backslashes stands before it."""
-    at = quote - 1
-    while raw[at] == ord("\\"):
-        at -= 1
-    return (quote - at) % 2 == 0
-
-
-def _slices(inner: bytes, pause: Pause) -> Iterator[bytes]:
-    """A long text in pieces that hold their numbers and addresses whole: cut where there are none around."""
+def _slices(inner: bytes, pause: Pause) -> Iterator[tuple[bytes, bool]]:
+    """A long text in pieces that hold their numbers and addresses whole: cut where there are none around. With each
+    goes whether it may hold any: base64 does not.
+    """
     at = 0
     while len(inner) - at > SLICE_BYTES:
-        if solid := _BASE64.match(inner, at):
-            yield inner[at : solid.end()]
-            at = solid.end()
-        else:
-            end = _cut(inner, at)
-            yield inner[at:end]
-            at = end
+        solid = _BASE64.match(inner, at, at + REACH_BYTES)
+        end = solid.end() if solid else _cut(inner, at)
+        yield inner[at:end], solid is None
+        at = end
         pause()
-    yield inner[at:]
+    yield inner[at:], True
 
 
 def _cut(inner: bytes, start: int) -> int:
@@ -277,19 +286,17 @@ def _cut(inner: bytes, start: int) -> int:
         pass
     if quiet is not None:
         return quiet.end()
-    for end in range(limit, start + SLICE_BYTES // 2, -1):  # a blank at least, and never within an escape
-        if inner[end - 1] == ord(" "):
-            return end
-    return _between_characters(inner, start, limit)
+    blank = inner.rfind(b" ", start + SLICE_BYTES // 2, limit)
+    return blank + 1 if blank >= 0 else _between_characters(inner, start, limit)
 
 
 def _between_characters(inner: bytes, start: int, limit: int) -> int:
     """The last place up to the limit that is between two characters, escaped ones too."""
     end = limit
-    for back in range(12, 0, -1):  # the longest escape is a surrogate pair's
-        if inner[limit - back : limit - back + 1] == b"\\" and not _is_escaped(inner, limit - back):
-            end = limit - back
-            break
+    escape = inner.rfind(b"\\", max(start, limit - LONGEST_ESCAPE), limit)
+    if escape >= 0:  # only then need every character be looked at; what is whole up to here is short
+        whole = _CHARACTERS.match(inner, start, limit)
+        end = max(whole.end(), start + 1) if whole else limit
     while end > start + 1 and inner[end] & 0xC0 == 0x80:
         end -= 1
     return end

@@ -52,6 +52,8 @@ from stdnum.tr import tckimlik
 from stdnum.us import itin, ssn
 from stdnum.za import idnr as za_idnr
 
+from hermes.admission.nearby import Nearby
+
 Check = Callable[[str], bool]
 
 MOST_GROUPS: Final = 8
@@ -74,7 +76,6 @@ _WORDS = re.compile(
     r"|rodn[ée] [čc][íi]slo|(?:t\.?c\.? ?)?kimlik|teudat zehut|codice fiscale|personalausweis\w*|ausweisnummer"
     r"|num[ée]ro de s[ée]curit[ée] sociale)\b"
     r"|الرقم المدني|رقم الهوية|الهوية|رقم الإقامة|الرقم القومي|身份证|マイナンバー|주민등록번호",
-    re.IGNORECASE,
 )
 _GROUP = re.compile(r"[^ ]+")
 _SHAPES: Final = str.maketrans({**dict.fromkeys("0123456789", "9"), **{chr(65 + n): "A" for n in range(26)}})
@@ -97,12 +98,13 @@ def find(text: str) -> Iterator[tuple[int, int]]:
     Args:
         text: with ASCII digits.
     """
+    words = Nearby(_WORDS, text)
     for match in _DIGITS.finditer(text):
-        yield from _first_known(text, match.start(), match[0])
+        yield from _first_known(words, match.start(), match[0])
     for match in _MIXED.finditer(text):
         candidate = _candidate(match.start(), match[0])
         is_spelled_as_usual = match[0].isupper()
-        if _is_one(text, candidate, is_usual=is_spelled_as_usual):
+        if _is_one(words, candidate, is_usual=is_spelled_as_usual):
             yield match.span()
     for match in _SPACED.finditer(text):
         candidate = _candidate(match.start(), match[0])
@@ -110,7 +112,7 @@ def find(text: str) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
-def _first_known(text: str, start: int, found: str) -> Iterator[tuple[int, int]]:
+def _first_known(words: Nearby, start: int, found: str) -> Iterator[tuple[int, int]]:
     """The whole stretch, or the longest run of its groups that is a number of somebody's."""
     shape = _shape(found)
     groups = [m.span() for m in _GROUP.finditer(found)]
@@ -122,7 +124,7 @@ def _first_known(text: str, start: int, found: str) -> Iterator[tuple[int, int]]
             if shape[first:last] not in SHAPES:
                 continue
             candidate = Candidate(start + first, start + last, shape[first:last], _compact(found[first:last]))
-            if _is_one(text, candidate, is_usual=True):
+            if _is_one(words, candidate, is_usual=True):
                 yield candidate.start, candidate.end
                 at = upto - 1
                 break
@@ -141,13 +143,14 @@ def _compact(found: str) -> str:
     return found.upper().translate(_NO_SEPARATORS)
 
 
-def _is_one(text: str, candidate: Candidate, *, is_usual: bool) -> bool:
+def _is_one(words: Nearby, candidate: Candidate, *, is_usual: bool) -> bool:
     if is_usual and any(check(candidate.compact) for check in PLAIN.get(candidate.shape, ())):
         return True
     checks: Sequence[Check] = (*NAMED.get(candidate.shape, ()), *(() if is_usual else PLAIN.get(candidate.shape, ())))
-    if not checks or not any(check(candidate.compact) for check in checks):
+    # The word first: a column of nine-digit numbers would otherwise be put through every check of the table.
+    if not checks or words.before(candidate.start, BEFORE_CHARS) is None:
         return False
-    return _WORDS.search(text, max(0, candidate.start - BEFORE_CHARS), candidate.start) is not None
+    return any(check(candidate.compact) for check in checks)
 
 
 # -- checks that python-stdnum has not
@@ -227,14 +230,23 @@ def _of(module: Any) -> Check:
     return lambda number: bool(module.is_valid(number))
 
 
+def _dated(module: Any, month_at: int) -> Check:
+    """The same where a month and a day stand in the number: most numbers are ruled out by a glance at those."""
+    return lambda number: _has_date(number, month_at) and bool(module.is_valid(number))
+
+
+def _begins(module: Any, *starts: str) -> Check:
+    return lambda number: number.startswith(starts) and bool(module.is_valid(number))
+
+
 PLAIN: Final[Mapping[str, Sequence[Check]]] = {
     # strong by their length, or by separators that nothing else has
     "9" * 12: (kuwait,),
-    "9" * 13: (_of(za_idnr), _of(cnp), _of(ahv)),
+    "9" * 13: (_dated(za_idnr, 2), _dated(cnp, 3), _begins(ahv, "756")),
     "9" * 14: (egypt,),
-    "9" * 15: (_of(nir), emirates),
-    "9" * 18: (_of(ric),),
-    "9" * 17 + "A": (_of(ric),),
+    "9" * 15: (_begins(nir, *"123478"), emirates),
+    "9" * 18: (_dated(ric, 10),),
+    "9" * 17 + "A": (_dated(ric, 10),),
     "999-99-9999": (_of(ssn), _of(itin)),
     "999.9999.9999.99": (_of(ahv),),
     "999 9999 9999 99": (_of(ahv),),

@@ -14,6 +14,8 @@ from typing import Final
 
 from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, PhoneMetadata
 
+from hermes.admission.nearby import Nearby
+
 BEFORE_CHARS: Final = 28
 FEWEST_DIGITS, MOST_DIGITS = 7, 15
 
@@ -37,10 +39,12 @@ _WORDS = re.compile(
     r"\b(?:tele?(?:phone|fon|fono|foon|fonnummer)?|t[ée]l[ée]phone|t[ée]l|phone|ph|mobile?|mobil|m[óo]vil|cell(?:phone)?"
     r"|celular|whats ?app|sms|fax|handy|rufnummer|ligne directe|portable|gsm|ring(?: me)?|dial|text me(?: on| at)?"
     r"|call(?:ed|s)?(?: me| him| her| us)?(?: back)?(?: on| at)?|numero di telefono|cellulare|numer telefonu"
-    r"|telefonnummer|puhelin)\b\W{0,3}(?:\w{1,10}\W{1,3}){0,2}$"
-    r"|(?:تلفون|هاتف|جوال|موبايل|رقمي هو|رقمي|اتصل|واتساب|电话|手机|電話|전화)\W*(?:\w{1,8}\W+){0,2}$",
-    re.IGNORECASE,
+    r"|telefonnummer|puhelin)\b"
+    r"|تلفون|هاتف|جوال|موبايل|رقمي هو|رقمي|اتصل|واتساب|电话|手机|電話|전화"
 )
+_BETWEEN = re.compile(r"\W{0,3}(?:\w{1,10}\W{1,3}){0,2}")
+"""What may stand between such a word and the number: "my mobile is", "WhatsApp (Dana)"."""
+
 _DATE = re.compile(
     r"(?:(?:0?[1-9]|[12]\d|3[01])([./-])(?:0?[1-9]|1[0-2])\1(?:\d{4}|\d\d)|\d{4}([./-])\d{1,2}\2\d{1,2})(?![./-]?\d)"
 )
@@ -52,6 +56,7 @@ def find(text: str) -> Iterator[tuple[int, int]]:
     Args:
         text: with ASCII digits.
     """
+    words = Nearby(_WORDS, text)
     for match in _ABROAD.finditer(text):
         if end := _end_of_international(match[0]):
             yield match.start(), match.start() + end
@@ -62,7 +67,8 @@ def find(text: str) -> Iterator[tuple[int, int]]:
         if _is_of(1, _digits(match[0])[-10:]):
             yield match.span()
     for match in _SAID.finditer(text):
-        if not _DATE.match(match[0]) and _WORDS.search(text[max(0, match.start() - BEFORE_CHARS) : match.start()]):
+        word_end = words.before(match.start(), BEFORE_CHARS)
+        if word_end is not None and not _DATE.match(match[0]) and _BETWEEN.fullmatch(text, word_end, match.start()):
             yield match.span()
 
 

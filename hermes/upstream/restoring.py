@@ -18,6 +18,10 @@ from hermes import largejson
 from hermes.upstream.eventstream import DONE, tolerantly
 from hermes.upstream.sse import LINE_END, data_of, split
 
+_IN_TEXT = re.compile(r"\[[A-Z_]{4,16}_[1-9][0-9]{0,8}\]")
+_IN_BYTES = re.compile(rb"\[[A-Z_]{4,16}_[1-9][0-9]{0,8}\]")
+_NUMBER = re.compile("(?:[1-9][0-9]{0,8})?")
+
 NO_TEXTS: Final = frozenset({"role", "id", "type", "name"})
 
 Path = tuple[Any, ...]
@@ -28,27 +32,31 @@ class Placeholders:
     """What each placeholder of one request stands for."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        self.values = values
-        """Placeholder → value."""
-
-        self._pattern = re.compile("|".join(map(re.escape, values)))
-        self._bytes = re.compile(b"|".join(re.escape(placeholder.encode()) for placeholder in values))
+        self._values = values
+        self._names = {placeholder.rpartition("_")[0] for placeholder in values}
+        self._beginnings = {name[:length] for name in self._names for length in range(1, len(name) + 1)}
+        self._longest = max(map(len, values), default=0)
 
     def whole(self, body: bytes) -> bytes:
         """The bytes with every value in its place; all other bytes as they were."""
-        return self._bytes.sub(lambda match: self.values[match[0].decode()].encode(), body)
+        return _IN_BYTES.sub(lambda match: self._values.get(found := match[0].decode(), found).encode(), body)
 
     def text(self, text: str) -> str:
         """The same of a text."""
-        return self._pattern.sub(lambda match: self.values[match[0]], text)
+        return _IN_TEXT.sub(lambda match: self._values.get(match[0], match[0]), text)
 
     def unfinished(self, text: str) -> int:
-        """Where the beginning of a placeholder stands at the text's end; the text's length where there is none."""
+        """Where something stands at the text's end that may become a placeholder; the text's length where nothing
+        does.
+        """
         at = text.rfind("[")
-        if at < 0 or text.find("]", at) >= 0:
+        if at < 0 or len(text) - at >= self._longest:
             return len(text)
-        tail = text[at:]
-        return at if any(placeholder.startswith(tail) for placeholder in self.values) else len(text)
+        name, mark, number = text[at:].rpartition("_")
+        may_become = text[at:] in self._beginnings or (
+            bool(mark) and name in self._names and _NUMBER.fullmatch(number) is not None
+        )
+        return at if may_become else len(text)
 
 
 class StreamRestorer:

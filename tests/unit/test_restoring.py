@@ -94,6 +94,24 @@ def test_only_what_may_become_a_placeholder_is_held_back() -> None:
     assert rest == b""
 
 
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [("[", 1), ("[E", 2), ("[EMAIL", 6), ("[EMAIL_", 7), ("[EMAIL_9", 8), ("[PHONE_1", 8), ("[IB", 0), ("[EMAIL_x", 0),
+     ("[EMAIL_0", 0), ("[EMAIL_123456", 0), ("[EMAIL_1]", 0), ("[_", 0), ("[1", 0)],
+)  # fmt: skip
+def test_held_back_is_only_what_the_requests_own_kinds_of_placeholders_begin_with(text: str, held: int) -> None:
+    assert len(text) - PLACEHOLDERS.unfinished(text) == held
+
+
+def test_ten_thousand_placeholders_take_no_longer() -> None:
+    """One pattern of all of them would take minutes."""
+    values = {f"[EMAIL_{number}]": f"u{number}@example.com" for number in range(1, 10_001)}
+    placeholders = Placeholders(values)
+
+    assert placeholders.text("".join(values)) == "".join(values.values())
+    assert placeholders.unfinished("see [EMAIL_99") == 4
+
+
 def test_each_choice_and_each_call_is_followed_by_itself() -> None:
     blocks = through(
         content("[EMAIL", 0), content("[PHONE_", 1), arguments('{"to":"[EM', 0), arguments('{"n":"[PHONE_1', 1),

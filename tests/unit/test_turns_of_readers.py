@@ -11,8 +11,12 @@ from contextlib import suppress
 from typing import Any, cast
 
 import gevent
+import orjson
 import pytest
 
+from hermes.admission.masking import mask
+from hermes.admission.personal_data import KINDS
+from hermes.chatrequest import ChatRequest
 from hermes.routing.sessions import BATCH, Sessions
 from hermes.state.store import MemoryStore
 from hermes.upstream.lifeline import Lifeline
@@ -128,3 +132,22 @@ def test_very_many_sessions_being_listed() -> None:
         log.append("listed")
 
     assert ran(read, log) == ["event", "listed"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("order 1234567890123 and 12 of 34, " * 3000, id="numbers"),
+        pytest.param("some words " * 20_000, id="words"),
+        pytest.param('"\\' * 50_000, id="escapes"),
+    ],
+)
+def test_a_long_text_that_is_looked_through_for_personal_data(content: str) -> None:
+    log: list[str] = []
+    request = ChatRequest.parse(orjson.dumps({"messages": [{"role": "user", "content": content}]}))
+
+    def read() -> None:
+        mask(request, None, frozenset(KINDS), frozenset(KINDS))
+        log.append("masked")
+
+    assert ran(read, log) == ["event", "masked"]
