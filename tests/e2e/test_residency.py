@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from . import replies
 from .client import Answer
@@ -68,6 +68,41 @@ def test_what_is_masked_comes_back_to_the_caller_alone(world: World, streams: bo
     assert whole["row"]["prompt_preview"] == text.replace(ADDRESS, "[EMAIL_2]")
     assert whole["masked"] == [{"kind": "email", "count": 1, "rule": 1, "why": "detected email"}]
     assert ADDRESS not in json.dumps(whole)
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/completions/stream"])
+@pytest.mark.parametrize("form", ["messages", "prompt"])
+def test_the_contract_masks_and_restores_in_every_form(world: World, key: str, path: str, form: str) -> None:
+    world.configure(residency={"rules": [REDACT]}, gateway={"house_voice": "Write to help@example.com."})
+    world.primary.script(echo)
+    text = f"hello {ADDRESS}!"
+    asked = {"prompt": text} if form == "prompt" else {"messages": [{"role": "user", "content": text}]}
+
+    body = {**asked, "metadata": {"function_name": "f"}}
+    answer = world.gateway.request("POST", path, {"Authorization": f"Bearer {key}"}, body)
+
+    if form == "messages":
+        assert answer.text == text
+    elif path.endswith("stream"):
+        assert "".join(choice["text"] for chunk in answer.chunks for choice in chunk["choices"]) == text
+    else:
+        assert answer.json["choices"][0]["text"] == text
+    (call,) = world.primary.calls
+    assert [message["content"] for message in call.json["messages"]] == [
+        "Write to help@example.com.",
+        "hello [EMAIL_1]!",
+    ]
+
+
+def test_a_providers_own_refusal_is_told_in_the_callers_words(world: World) -> None:
+    world.configure(residency={"rules": [{**REDACT, "store_text": False}]})
+    world.primary.script(error(400, "cannot parse: write to [EMAIL_1]"))
+
+    answer = world.gateway.chat(f"write to {ADDRESS}")
+
+    assert (answer.status, answer.json["error"]["message"]) == (400, f"cannot parse: write to {ADDRESS}")
+    told = json.dumps(receipt(world, answer)) + world.gateway.logs()
+    assert "cannot parse" not in told, "a provider's words quote the prompt, and its text may not be kept"
 
 
 def test_a_stream_that_breaks_gives_what_was_held_back_first(world: World) -> None:
@@ -162,7 +197,6 @@ def test_a_masked_conversation_stays_one_session(world: World) -> None:
 
 # -- whatever is configured and whatever fails
 
-REGIONS = st.sampled_from(["eu", "us", None])
 NAMES = ("primary", "fallback", "lone", "teacher")
 FAULTS: Mapping[str, Any] = {
     "fine": lambda: echo_or_embedding,
@@ -181,29 +215,46 @@ def echo_or_embedding(call: Call) -> Reply:
     return echo(call)
 
 
-RULES = st.lists(
-    st.fixed_dictionaries(
-        {"match": st.sampled_from([{}, CUSTOMER, {"detected": ["email"]}, {"data_classes": ["other"]}])},
-        optional={
-            "regions": st.lists(st.sampled_from(["eu", "us"]), max_size=2, unique=True),
-            "endpoints": st.lists(st.sampled_from([f"{name}-model" for name in NAMES]), max_size=2, unique=True),
-            "action": st.sampled_from(["allow", "redact", "block"]),
-            "store_text": st.booleans(),
-        },
-    ),
-    min_size=1,
-    max_size=3,
-)
-ASKED = st.fixed_dictionaries(
-    {
-        "path": st.sampled_from(
-            ["/v1/chat/completions", "/v1/completions", "/v1/completions/stream", "/v1/embeddings"]
-        ),
-        "stream": st.booleans(),
-        "tier": st.sampled_from([None, "simple", "complex"]),
-        "role": st.sampled_from(["chat", "reasoning"]),
-    }
-)
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/completions/stream", "/v1/embeddings")
+ROUNDS = 120
+
+
+@dataclass
+class Drawn:
+    """One example, the same for the same number."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        chance = random.Random(self.number)
+        self.where = {name: chance.choice(("eu", "eu", "us", None)) for name in NAMES}
+        self.faults = {name: chance.choice(("fine", *FAULTS)) for name in NAMES}
+        self.rules = [self._rule(chance) for _ in range(chance.choice((1, 1, 2, 3)))]
+        self.threshold = chance.choice((0.0, 1.0))
+        """Of the surrogate: it decides everything, or nothing."""
+
+        self.asked = [self._how(chance) for _ in range(3)]
+
+    @staticmethod
+    def _rule(chance: random.Random) -> dict[str, Any]:
+        match = chance.choice(({}, CUSTOMER, CUSTOMER, {"detected": ["email"]}, {"data_classes": ["other"]}))
+        rule: dict[str, Any] = {"match": match, "action": chance.choice(("allow",) * 6 + ("redact",) * 3 + ("block",))}
+        if chance.random() < 0.6:
+            rule["regions"] = chance.choice((["eu"], ["us"], ["eu", "us"], []))
+        if chance.random() < 0.3:
+            rule["endpoints"] = [f"{name}-model" for name in chance.sample(NAMES, 2)]
+        if chance.random() < 0.5:
+            rule["store_text"] = chance.random() < 0.3
+        return rule
+
+    @staticmethod
+    def _how(chance: random.Random) -> dict[str, Any]:
+        return {
+            "path": chance.choice((PATHS[0], *PATHS)),
+            "stream": chance.random() < 0.5,
+            "tier": chance.choice((None, None, "simple", "complex")),
+            "role": chance.choice(("chat", "reasoning")),
+        }
 
 
 def is_for_it(rule: Mapping[str, Any]) -> bool:
@@ -212,7 +263,7 @@ def is_for_it(rule: Mapping[str, Any]) -> bool:
 
 
 def may_see(rule: Mapping[str, Any], name: str, region: str | None) -> bool:
-    if rule.get("action") == "block":
+    if rule["action"] == "block":
         return False
     if "regions" not in rule and "endpoints" not in rule:
         return True
@@ -229,13 +280,28 @@ class Watch:
         self.unkept: list[str] = []
 
     def gather(self) -> None:
+        """Before the providers forget it."""
         for name in NAMES:
             provider: Provider = getattr(self.world, name)
             self.received[name] += [call.body for call in provider.calls]
 
-    def check(self) -> None:
+    def expect(self, drawn: Drawn, answer: Answer, mark: str) -> None:
+        """What follows of the rules, told without Hermes's own code."""
+        mine = [rule for rule in drawn.rules if is_for_it(rule)]
+        if any(rule["action"] == "block" for rule in mine):
+            assert (answer.status, answer.json["error"]["code"]) == (403, "residency_blocked"), drawn
+        where = drawn.where
+        self.forbidden += [
+            (name, mark.encode()) for name in NAMES if not all(may_see(rule, name, where[name]) for rule in mine)
+        ]
+        if any(rule["action"] == "redact" for rule in mine):
+            self.forbidden += [(name, f"{mark}@example.com".encode()) for name in NAMES]
+        if not all(rule.get("store_text", True) for rule in mine):
+            self.unkept.append(mark)
+
+    def check(self, drawn: Drawn) -> None:
         for name, mark in self.forbidden:
-            assert not any(mark in body for body in self.received[name]), f"{name} has received {mark!r}"
+            assert not any(mark in body for body in self.received[name]), f"{name} has received {mark!r}, by {drawn}"
 
 
 def ask(world: World, key: str, mark: str, how: Mapping[str, Any]) -> Answer:
@@ -260,47 +326,31 @@ def watch(running_world: World) -> Watch:
 
 
 def test_no_byte_of_a_marked_text_reaches_who_may_not_see_it(world: World, key: str, watch: Watch) -> None:
-    @settings(max_examples=100, suppress_health_check=list(HealthCheck))
-    @given(
-        rules=RULES,
-        regions=st.tuples(REGIONS, REGIONS, REGIONS, REGIONS),
-        faults=st.tuples(*(st.sampled_from(sorted(FAULTS)) for _ in NAMES)),
-        asked=st.lists(ASKED, min_size=1, max_size=3),
-    )
-    def holds(rules: Any, regions: Any, faults: Any, asked: Any) -> None:
-        where = dict(zip(NAMES, regions, strict=True))
-        teacher = {"model": "teacher-model", "base_url": world.teacher.base_url, "region": where["teacher"]}
+    for number in range(ROUNDS):
+        drawn = Drawn(number)
+        teacher = {"model": "teacher-model", "base_url": world.teacher.base_url, "region": drawn.where["teacher"]}
+        surrogate = {"audit_rate": 1.0, "confidence_threshold": drawn.threshold}
         in_regions(
-            world, where["primary"], where["fallback"], where["lone"],
-            classifier={**teacher, "api_key_env": "", "timeout_seconds": 0.5, "surrogate": {"audit_rate": 1.0}},
+            world, drawn.where["primary"], drawn.where["fallback"], drawn.where["lone"],
+            classifier={**teacher, "api_key_env": "", "timeout_seconds": 0.5, "surrogate": surrogate},
             knowledge={"embedder": {**teacher, "api_key_env": ""}},
-            residency={"rules": rules}, logging={"store_prompts": "full"},
+            residency={"rules": drawn.rules}, logging={"store_prompts": "full"},
         )  # fmt: skip
         world.gateway.close_circuits()
-        for name, fault in zip(NAMES, faults, strict=True):
-            getattr(world, name).script(FAULTS[fault]())
-        mine = [rule for rule in rules if is_for_it(rule)]
-        for how in asked:
-            mark = f"mark{secrets.token_hex(6)}"
-            answer = ask(world, key, mark, how)
-            if any(rule.get("action") == "block" for rule in mine):
-                assert (answer.status, answer.json["error"]["code"]) == (403, "residency_blocked")
-            watch.forbidden += [
-                (name, mark.encode()) for name in NAMES if not all(may_see(rule, name, where[name]) for rule in mine)
-            ]
-            if any(rule.get("action") == "redact" for rule in mine):
-                watch.forbidden += [(name, f"{mark}@example.com".encode()) for name in NAMES]
-            if not all(rule.get("store_text", True) for rule in mine):
-                watch.unkept.append(mark)
         watch.gather()
-        watch.check()
+        for name in NAMES:
+            getattr(world, name).script(FAULTS[drawn.faults[name]]())
+        for how in drawn.asked:
+            watch.expect(drawn, ask(world, key, mark := f"mark{secrets.token_hex(6)}", how), mark)
+        watch.check(drawn)
+    watch.gather()
+    watch.check(drawn)
 
-    holds()
+    assert len(watch.forbidden) > 500
+    assert len(watch.unkept) > 50
+    assert min(map(len, watch.received.values())) > 15, {name: len(bodies) for name, bodies in watch.received.items()}
 
     # Nor is it kept where it may not be.
-    assert len(watch.forbidden) > 100
-    assert len(watch.unkept) > 10
-    assert sum(map(len, watch.received.values())) > 50
     rows = json.dumps(world.gateway.usage(limit=1000))
     traces = json.dumps(world.gateway.traces())
     stored = (world.gateway.folder / "hermes.db").read_bytes() + (world.gateway.folder / "hermes.db-wal").read_bytes()
