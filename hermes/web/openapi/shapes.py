@@ -125,12 +125,37 @@ ATTEMPT: Final[Mapping[str, Schema]] = {
     "status": said(maybe(WHOLE), "Null where there was no answer."),
     "message": TEXT,
 }
+RESIDENCY: Final = open_object(
+    {
+        "rules": some(
+            fields(
+                {
+                    "rule": said(WHOLE, "Its place in the configuration, from 1."),
+                    "name": TEXT,
+                    "action": one_of("allow", "redact", "block"),
+                    **dict.fromkeys(("regions", "endpoints", "detected"), maybe(some(TEXT))),
+                    "why": said(TEXT, "The conditions that hold."),
+                }
+            )
+        ),
+        "data_classes": some(TEXT),
+        "found": said(ANYTHING, "How much of each kind of personal data."),
+        "masked": said(ANYTHING, "How much of each kind was masked."),
+        "stores_text": FLAG,
+        "region?": said(maybe(TEXT), "Of the endpoint that answered."),
+        "blocked?": FLAG,
+    }
+)
 RECEIPT: Final = fields(
     {
         "row": ref("UsageRow"),
         "decision": said(some(TEXT), "Step by step, in sentences."),
         "attempts": some(fields({**ATTEMPT, "called": FLAG, "duration_ms": maybe(NUMBER), "region?": maybe(TEXT)})),
-        "masked": said(some(ANYTHING), "What was hidden from the provider."),
+        "residency": said(maybe(RESIDENCY), "What residency rules said of the request; null where none was for it."),
+        "masked": said(
+            some(fields({"kind": TEXT, "count": WHOLE, "rule": WHOLE, "why": TEXT})),
+            "What was hidden from the provider, and which rule asked for it; never the value.",
+        ),
         "price": maybe(fields({"model": maybe(TEXT), "usd": maybe(NUMBER)})),
         "other_tier": maybe(fields({"tier": TIER, "model": TEXT, "usd": maybe(NUMBER)})),
     }
