@@ -12,9 +12,9 @@ from playwright.sync_api import Browser
 from tests.e2e.gateway import ADMIN_KEY, Gateway
 from tests.e2e.provider import Provider
 
+from .axe import violations
 from .browser import NARROW, WIDE, Visit
 from .pages import HOSTILE
-from .test_every_page import violations
 
 PAGE = "/dashboard/residency"
 PART = "/dashboard/ui/residency?range=24h"
