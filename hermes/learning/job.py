@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from hermes.learning.candidates import Track
 from hermes.learning.fitting import Fitted, Options, fit
 from hermes.learning.traffic import MOST_ROWS, Traffic, TrafficUnusable, collected, from_traces, merged
 from hermes.policy import Policy, SurrogatePolicy
+from hermes.routing.audit import judge_name
 from hermes.routing.surrogate import TfidfSurrogate
 from hermes.routing.surrogates import load_surrogate, starter
 from hermes.routing.trust import Trust
@@ -88,15 +89,16 @@ def traffic_of(place: Place, source: str | None = None, most: int = MOST_ROWS) -
         TrafficUnusable: the texts are previews, or there is no such place.
     """
     if source is None:
-        traces = from_traces(Path(place.settings.trace_log_dir), most)
-        return collected(merged(traces, _taught(place.settings.database_url, most)), most)
+        traces, url = from_traces(Path(place.settings.trace_log_dir), most), place.settings.database_url
+        return _doubted(place, url, collected(merged(traces, _taught(url, most)), most))
     if "://" in source:
-        return collected(_taught(source, most), most)
+        return _doubted(place, source, collected(_taught(source, most), most))
     path = Path(source)
     if path.is_dir():
         return collected(from_traces(path, most), most)
     if path.is_file():
-        return collected(_taught(f"sqlite:///{path}", most), most)
+        url = f"sqlite:///{path}"
+        return _doubted(place, url, collected(_taught(url, most), most))
     raise TrafficUnusable(f"{source} is neither a folder of traces nor a database.")
 
 
@@ -136,6 +138,16 @@ def _taught(url: str, most: int) -> list[Taught]:
         return []
     with opened(url) as database:
         return LabelRepository(database).taught(most)
+
+
+def _doubted(place: Place, url: str, traffic: Traffic) -> Traffic:
+    """The traffic, with how often the teacher that is asked at the moment has said something else the second time."""
+    teacher = place.policy.routing.teacher if place.policy is not None else None
+    if teacher is None or not _exists(url):
+        return traffic
+    with opened(url) as database:
+        again = LabelRepository(database).audits(judge_name(teacher))
+    return replace(traffic, asked_again=len(again), changed=sum(not one.agrees for one in again))
 
 
 def _exists(url: str) -> bool:

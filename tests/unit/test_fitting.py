@@ -103,7 +103,7 @@ def test_a_wrong_simple_costs_more_so_it_must_be_surer(tmp_path: Path) -> None:
         pytest.param(
             [*said(150), *flipped(said(150))],
             TrafficUnusable,
-            "saw again it judged .* as before",
+            "judged again it judged .* as before: nobody can agree",
             id="contradictory",
         ),
     ],
@@ -113,6 +113,17 @@ def test_where_nothing_can_be_learned_the_sentence_says_why(
 ) -> None:
     with pytest.raises(error, match=says):
         fitted(taught)
+
+
+def test_a_teacher_who_wavers_is_named_as_what_stands_in_the_way() -> None:
+    traffic = collected(said(300, noise=0.08))
+
+    with pytest.raises(
+        TrafficUnusable, match=r"Of 100 texts .* judged 70 as before: nobody .* more than 87\.1% of cases"
+    ):
+        fit(replace(traffic, asked_again=100, changed=30), starter(), WORDS, untracked)
+    with pytest.raises(NotBetter, match=r"judged 9 of 100 texts otherwise .* agree with it in some 95\.3% only"):
+        fit(replace(traffic, asked_again=100, changed=9), starter(), WORDS, untracked)
 
 
 def test_odd_texts_can_be_learned_from(tmp_path: Path) -> None:
