@@ -89,6 +89,11 @@ def spoil_weights(version: Path) -> None:
     (version / "weights.npz").write_bytes(b"PK not at all")
 
 
+def cut_short(version: Path) -> None:
+    whole = (version / "vocabulary.json").read_bytes()
+    (version / "vocabulary.json").write_bytes(whole[: len(whole) // 2])
+
+
 def spoil_format(version: Path) -> None:
     (version / "manifest.json").write_text('{"format": "other"}')
 
@@ -97,6 +102,7 @@ def spoil_format(version: Path) -> None:
     ("spoil", "says"),
     [
         pytest.param(spoil_weights, "weights.npz: the SHA-256 is not the manifest's", id="tampered"),
+        pytest.param(cut_short, "vocabulary.json: the SHA-256 is not the manifest's", id="truncated"),
         pytest.param(spoil_format, "the format is not hermes-surrogate/1", id="foreign"),
     ],
 )
