@@ -115,7 +115,7 @@ class Learning:
     def _live(self, routing: RoutingPolicy, surrogate: TfidfSurrogate | None) -> Live:
         policy = routing.surrogate
         if surrogate is None:
-            return Live(policy.enabled, None, policy.target, says="No surrogate decides.")
+            return Live(policy.enabled, None, policy.target, says="No surrogate decides")
         state, sentence = self._state(routing, surrogate)
         return Live(
             enabled=policy.enabled,
