@@ -290,6 +290,7 @@ def _final(
         "shape": asdict(DEFAULT_SHAPE),
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "trained_until": max(row.created_at for row in traffic.rows),
+        **({"learned_since": traffic.since} if traffic.since else {}),
         "data_sha256": traffic.sha256,
         "counts": traffic.counts,
         "cross_validation": _quality(problem, scored, chosen),

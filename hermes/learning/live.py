@@ -31,7 +31,17 @@ log = logging.getLogger("hermes-router.routing")
 REPORT_HOURS: Final = 24.0 * 7
 AUDITS_EVERY_S: Final = 4.0
 
-SHOWN: Final = ("method", "made_at", "counts", "cross_validation", "certificate", "gate", "data_sha256", "embedding")
+SHOWN: Final = (
+    "method",
+    "made_at",
+    "learned_since",
+    "counts",
+    "cross_validation",
+    "certificate",
+    "gate",
+    "data_sha256",
+    "embedding",
+)
 """Of a manifest, in reports."""
 
 NO_TEACHER: Final = "There is no teacher: the surrogate decides alone, and nothing can be learned or audited"

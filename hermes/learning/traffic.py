@@ -77,6 +77,9 @@ class Traffic:
     changed: int = 0
     """Those of them where it said something else."""
 
+    since: str = ""
+    """What is older does not count; empty: everything does."""
+
     @property
     def doubted(self) -> tuple[int, int]:
         """How often the teacher judged a text again, and how often not as before. What it was asked again by chance
@@ -102,8 +105,11 @@ class Traffic:
         return digest.hexdigest()
 
 
-def collected(taught: Iterable[Taught], most: int = MOST_ROWS) -> Traffic:
+def collected(taught: Iterable[Taught], most: int = MOST_ROWS, since: str = "") -> Traffic:
     """The rows of what the teacher said, the newest first.
+
+    Args:
+        since: what is not newer is passed over; as `created_at`.
 
     Raises:
         TrafficUnusable: the texts are previews.
@@ -111,7 +117,7 @@ def collected(taught: Iterable[Taught], most: int = MOST_ROWS) -> Traffic:
     rows: dict[str, Row] = {}
     seen = cut = repeated = contradicted = 0
     for one in sorted(taught, key=lambda one: one.created_at, reverse=True):
-        if one.tier not in TIERS or not one.text.strip():
+        if one.tier not in TIERS or not one.text.strip() or one.created_at <= since:
             continue
         seen += 1
         if len(one.text) == PREVIEW_CHARS:
@@ -129,7 +135,7 @@ def collected(taught: Iterable[Taught], most: int = MOST_ROWS) -> Traffic:
             f"{cut} of {seen} texts were cut after {PREVIEW_CHARS} characters, which is not enough to learn from: set "
             "logging.store_prompts to full, and fit when there is new traffic."
         )
-    return Traffic(tuple(rows.values()), seen, cut, repeated, contradicted)
+    return Traffic(tuple(rows.values()), seen, cut, repeated, contradicted, since=since)
 
 
 def from_traces(folder: Path, most: int = MOST_ROWS) -> list[Taught]:
