@@ -97,8 +97,7 @@ def says(standing: Standing, version: str) -> str:
     if standing.is_raised:
         since = f"; from there on {counted}" if audited else ""
         return f"The surrogate {version} fell under {target}, so its thresholds were raised and it decides less{since}"
-    if not audited:
-        return f"The surrogate {version} has not been audited yet"
     if audited < LEAST_AUDITS:
-        return f"Of the surrogate {version} {counted}; fewer than {LEAST_AUDITS} conclude nothing"
+        so_far = f"{counted} so far, and fewer than {LEAST_AUDITS} conclude nothing" if audited else "no audit yet"
+        return f"The surrogate {version} decides on what was known when it was fitted: {so_far}"
     return f"The surrogate {version} keeps {target}: {counted}"

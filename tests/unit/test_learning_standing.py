@@ -68,12 +68,14 @@ SHIPS = "It ships with Hermes and was not fitted on this traffic (python -m herm
             "There is no teacher: the surrogate decides alone, and nothing can be learned or audited.", id="alone",
         ),
         pytest.param(
-            ROUTING, "", "borrowed", f"The surrogate {NAME} has not been audited yet. {SHIPS}", id="just installed"
+            ROUTING, "", "borrowed",
+            f"The surrogate {NAME} decides on what was known when it was fitted: no audit yet. {SHIPS}",
+            id="just installed",
         ),
         pytest.param(
             ROUTING, "+++-", "borrowed",
-            f"Of the surrogate {NAME} 3 of 4 audited verdicts were the teacher's; fewer than 30 conclude nothing. "
-            f"{SHIPS}",
+            f"The surrogate {NAME} decides on what was known when it was fitted: 3 of 4 audited verdicts were the "
+            f"teacher's so far, and fewer than 30 conclude nothing. {SHIPS}",
             id="a few audits",
         ),
         pytest.param(
