@@ -172,8 +172,8 @@ def test_another_surrogate_begins_anew() -> None:
         pytest.param([], "The surrogate v1 decides on what was known when it was fitted: no audit yet", id="none"),
         pytest.param(
             [True] * 8 + [False],
-            "The surrogate v1 decides on what was known when it was fitted: 8 of 9 audited verdicts were the teacher's so "
-            "far, and fewer than 30 conclude nothing",
+            "The surrogate v1 decides on what was known when it was fitted: 8 of 9 audited verdicts were the teacher's "
+            "so far, and fewer than 30 conclude nothing",
             id="few",
         ),
         pytest.param(
