@@ -2,9 +2,10 @@
 
 A stub stands for the providers and for a teacher with rules of its own, which the surrogate that ships does not know:
 questions about banking, travel and the household are *complex* here. 2,000 prompts come in; what the surrogate decides
-is audited, `surrogate refit` is called now and then while requests go on, and at the end the teacher changes its mind.
+is audited, `surrogate refit` is called now and then while requests go on. Then the teacher changes its mind, and from
+what it says afterwards the installation grows once more.
 
-    python benchmarks/growth.py                 two minutes
+    python benchmarks/growth.py                 three minutes
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ PROMPTS = 2_000
 REFIT_AT = (700, 1_300)
 CHANGES_FOR = 300
 """Prompts after the teacher has changed its mind."""
+
+RECOVERS_FOR = 1_000
+"""Prompts after the surrogate has stepped back from that, and before the next refit."""
 
 AUDIT_RATE = 0.15
 CALLERS = 4
@@ -172,7 +176,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     prompts = parser.parse_args().prompts
-    texts, labels = traffic(prompts + CHANGES_FOR)
+    changed = prompts + CHANGES_FOR
+    recovers = changed + RECOVERS_FOR * prompts // PROMPTS
+    texts, labels = traffic(recovers + 2 * WINDOW)
     stub = Stub(labels)
     provider = stub.start()
     server = HermesServer.start(config(provider.server_port), ROUTER_PROXY_API_KEY=ADMIN_KEY)
@@ -188,15 +194,19 @@ def main() -> int:
         grown = run.points[-1]
         stub.has_changed = True
         print("         the teacher changes its mind")
-        run.send(texts[prompts:])
+        run.send(texts[prompts:changed])
+        stepped_back = run.points[-1]
+        run.send(texts[changed:recovers])
+        run.refit(texts[changed:recovers])
+        run.send(texts[recovers:])
         print(run.command("surrogate", "report", "--hours", "1").stdout)
-        return int(not judged(run, grown))
+        return int(not judged(run, grown, stepped_back))
     finally:
         server.stop()
         provider.shutdown()
 
 
-def judged(run: Run, grown: Point) -> bool:
+def judged(run: Run, grown: Point, stepped_back: Point) -> bool:
     """Prints what was shown, and whether it was."""
     cold = max((point for point in run.points if point.model.startswith("starter")), key=lambda one: one.teacher_calls)
     checks = (
@@ -210,8 +220,12 @@ def judged(run: Run, grown: Point) -> bool:
             f"teacher calls for {WINDOW} prompts: {cold.teacher_calls}, then {grown.teacher_calls} with audits",
         ),
         (
-            run.points[-1].state == "stepped_back",
-            f"after the change: {run.points[-1].state.replace('_', ' ')}, {run.points[-1].coverage:.0%} decided",
+            stepped_back.state == "stepped_back",
+            f"after the change: {stepped_back.state.replace('_', ' ')}, {stepped_back.coverage:.0%} decided",
+        ),
+        (
+            run.points[-1].state == "certified" and run.points[-1].coverage >= 0.4,
+            f"after a refit on what came since: {run.points[-1].state}, {run.points[-1].coverage:.0%} decided",
         ),
     )
     for is_right, text in checks:

@@ -31,7 +31,7 @@ from hermes.routing.rules import RoutingKeywords  # noqa: E402
 from hermes.routing.sessions import Sessions  # noqa: E402
 from hermes.routing.surrogates import Surrogates, starter  # noqa: E402
 from hermes.state.store import MemoryStore  # noqa: E402
-from hermes.types import Principal, Tier, Verdict  # noqa: E402
+from hermes.types import Allowance, Principal, Tier, Verdict  # noqa: E402
 
 PROMPTS = ROOT / "benchmarks" / "data" / "prompts_eval.jsonl"
 TRAINING = ROOT / "hermes" / "learning" / "data" / "starter.jsonl.gz"
@@ -97,7 +97,9 @@ class Result:
 class NoTeacher:
     """Stands where the teacher would; without a `classifier` model nobody asks it."""
 
-    def classify(self, policy: TeacherPolicy, text: str, patience_s: float | None = None) -> Verdict | None:
+    def classify(
+        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
+    ) -> Verdict | None:
         """Never called."""
         raise AssertionError(f"nobody should ask {policy.endpoint.id} about {text!r}")
 

@@ -34,8 +34,9 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from lab.client import LOST
+from lab.native import ROOT
 from lab.process import Process, clean_up_when_told_to_end, free_port
-from lab.servers import ADMIN_KEY, ROOT, HermesServer, nginx
+from lab.servers import ADMIN_KEY, HermesServer, nginx
 
 STREAMS = 20
 PIECES, PIECE_EVERY_S = 30, 0.1

@@ -16,7 +16,8 @@ import gzip
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def routellm(most: int | None) -> None:
 
 
 def _relabelled(problem: Problem, labels: Any) -> Problem:
-    return Problem(problem.texts, labels, problem.weights, problem.fold, problem.counted, problem.vectors)
+    return replace(problem, is_complex=labels)
 
 
 def _quality(p_weak_right: Floats, problem: Problem) -> tuple[str, str]:
@@ -149,7 +150,7 @@ def prompts(most: int | None) -> None:
     texts = [row.text for row in everything]
     seen = np.arange(len(texts)) < len(rows)
     problem = Problem(
-        texts, np.array([row.tier == "complex" for row in everything]), np.ones(len(texts)),
+        texts, np.array([row.tier == "complex" for row in everything]), np.ones(len(texts)), np.ones(len(texts)),
         np.arange(len(texts)) % candidates.FOLDS, count(texts), _vectors(texts),
     )  # fmt: skip
     assert problem.vectors is not None
@@ -331,11 +332,7 @@ def _named(scored: Scored) -> dict[str, Floats]:
 
 def _scored(problem: Problem) -> Scored:
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        return candidates.score(
-            problem,
-            lambda steps, total, description: progress.track(steps, total=total, description=description),
-            jobs=1,
-        )
+        return candidates.score(problem, _track(progress), jobs=1)
 
 
 def _vectors(texts: list[str]) -> Floats:
@@ -344,7 +341,10 @@ def _vectors(texts: list[str]) -> Floats:
 
 
 def _track(progress: Progress) -> candidates.Track:
-    return lambda steps, total, description: progress.track(steps, total=total, description=description)
+    def track(steps: Iterator[Any], total: int, description: str) -> Iterator[Any]:
+        return iter(progress.track(steps, total=total, description=description))
+
+    return track
 
 
 def _some(rows: list[Any], most: int | None) -> list[Any]:

@@ -49,6 +49,7 @@ from hermes.policy import Policy, PolicyBox, ServerPolicy, TeacherPolicy
 from hermes.routing.audit import Auditor
 from hermes.routing.persona import Persona
 from hermes.routing.router import Router
+from hermes.routing.sampling import LEAST_A_DAY
 from hermes.routing.sessions import Sessions
 from hermes.routing.surrogates import Surrogates
 from hermes.routing.teacher import Teacher
@@ -396,7 +397,7 @@ def build(settings: Settings) -> Hermes:
     keyring = Keyring(store)
     upstreams = Upstreams(Caller(transport, notes), breakers, keyring, notes, failed=circuit_changes.failed)
     learning = Learning(surrogates, LabelRepository(database), ClassifiedRepository(database), redactor.clean)
-    router = _router(sessions, Teacher(_teacher_call(asker)), learning, events)
+    router = _router(sessions, Teacher(_teacher_call(asker)), learning, events, settings.workers)
 
     persona = Persona(_teacher_call(asker), hints.recall, hints.remember)
     policies = PolicyBox(persona.applied(policy))
@@ -543,8 +544,8 @@ def _checked(spool: Spool) -> Spool:
     return spool
 
 
-def _router(sessions: Sessions, teacher: Teacher, learning: Learning, events: Events) -> Router:
-    auditor = Auditor(teacher, learning.keep)
+def _router(sessions: Sessions, teacher: Teacher, learning: Learning, events: Events, workers: int) -> Router:
+    auditor = Auditor(teacher, learning.keep, least_a_day=LEAST_A_DAY / workers)
     return Router(sessions, teacher, learning.surrogates.of, events.emit, auditor=auditor)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +20,10 @@ from hermes.errors import HermesError
 
 if TYPE_CHECKING:
     from hermes.policy import Policy
+    from hermes.storage.recorded import Recorded
 
 DAY_HOURS = 24.0
+MOST_VERDICTS = 100_000
 
 
 @click.command()
@@ -34,20 +37,21 @@ DAY_HOURS = 24.0
 @click.option(
     "--hours", type=click.FloatRange(0, min_open=True), default=DAY_HOURS, show_default=True, help="How far back."
 )
+@click.option("--from", "source", metavar="DIR|DB", help="Traces or a database; else the database of this environment.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def replay(config_path: Path | None, surrogate_path: str | None, hours: float, as_json: bool) -> int:
+def replay(
+    config_path: Path | None, surrogate_path: str | None, hours: float, source: str | None, as_json: bool
+) -> int:
     """Decide recorded traffic anew, and see what would change.
 
     Tiers, who decides, calls of the teacher, and cost, from the requests in the database whose texts were stored in
-    full. Nobody is asked and nothing is changed: what the teacher would say is taken from what it has said.
+    full; traces know no cost. Nobody is asked and nothing is changed: what the teacher would say is taken from what
+    it has said.
     """
     # Here, since other commands and their help must not wait for these libraries.
     from hermes.cli.surrogate import progress
-    from hermes.learning.job import opened
     from hermes.learning.replay import Replay
     from hermes.routing.surrogates import Surrogates
-    from hermes.storage.labels import LabelRepository
-    from hermes.storage.recorded import RecordedRepository
     from hermes.storage.usage_filter import utc_text
 
     policy = _policy(config_path, surrogate_path)
@@ -55,10 +59,8 @@ def replay(config_path: Path | None, surrogate_path: str | None, hours: float, a
     if warning := surrogates.prepare(policy.routing.surrogate):
         raise HermesError(warning)
     since = utc_text(datetime.fromtimestamp(time.time() - hours * 3600, UTC))
-    with opened(read_start(os.environ).settings.database_url) as database, progress() as track:
-        recorded = RecordedRepository(database)
-        verdicts = {one.text: one.tier for one in reversed(LabelRepository(database).taught(100_000))}
-        steps = track(recorded.since(since), total=recorded.count(since), description="Requests")
+    with traffic(source, since) as (requests, number, verdicts), progress() as track:
+        steps = track(requests, total=number, description="Requests")
         content = Replay(policy, surrogates.of, verdicts).run(steps).shown()
     if as_json:
         say_json(content)
@@ -68,6 +70,36 @@ def replay(config_path: Path | None, surrogate_path: str | None, hours: float, a
     if content["requests"]:
         say_table([["", "now simple", "now complex"], *_moves(content)])
     return 0
+
+
+@contextmanager
+def traffic(source: str | None, since: str) -> Iterator[tuple[Iterator[Recorded], int, dict[str, str]]]:
+    """Recorded requests, how many there are, and what the teacher is known to have said of texts.
+
+    Raises:
+        HermesError: there is no such place.
+    """
+    from hermes.learning.job import opened
+    from hermes.learning.traced import recorded_in
+    from hermes.learning.traffic import from_traces
+    from hermes.storage.labels import LabelRepository
+    from hermes.storage.recorded import RecordedRepository
+
+    path = Path(source or "")
+    if source is not None and path.is_dir():
+        told = recorded_in(path, since)
+        yield iter(told), len(told), {one.text: one.tier for one in reversed(from_traces(path, MOST_VERDICTS))}
+        return
+    if source is None:
+        url = read_start(os.environ).settings.database_url
+    elif "://" in source or path.is_file():
+        url = source if "://" in source else f"sqlite:///{path}"
+    else:
+        raise HermesError(f"{source} is neither a folder of traces nor a database.")
+    with opened(url) as database:
+        recorded = RecordedRepository(database)
+        verdicts = {one.text: one.tier for one in reversed(LabelRepository(database).taught(MOST_VERDICTS))}
+        yield recorded.since(since), recorded.count(since), verdicts
 
 
 def lines(content: Mapping[str, Any]) -> Iterator[str]:

@@ -218,9 +218,9 @@ def _show(place: Place, done: Done, as_json: bool, seen: str | None) -> int:
         return 0
     certificate, counts = about["certificate"], about["counts"]
     click.echo(f"{done.version} decides from now on, instead of {done.before or 'the surrogate that ships'}.")
-    click.echo(
-        f"Fitted on {counts['rows']} texts ({counts['simple']} simple, {counts['complex']} complex): {about['method']}"
-    )
+    tiers = f"{counts['simple']} simple, {counts['complex']} complex"
+    since = f" that came since {about['learned_since']}" if "learned_since" in about else ""
+    click.echo(f"Fitted on {counts['rows']} texts{since} ({tiers}): {about['method']}")
     click.echo(
         f"It decides {certificate['coverage']:.0%} of them, {certificate['agreement']:.1%} of it as the teacher does; "
         f"at least {certificate['lower']:.1%}, with a confidence of {certificate['confidence']:.0%}."

@@ -24,6 +24,8 @@ def lines(content: Mapping[str, Any], versions: Sequence[str], remark: str | Non
     yield f"Agreement    {_agreement(surrogate['agreement'])}"
     for one in surrogate["agreement"]["by_source"]:
         yield f"             {one['source']}: {_agreement(one)}"
+    if surrogate["teacher"]["asked_again"]:
+        yield f"Teacher      {_itself(surrogate['teacher'], surrogate['target'])}"
     yield f"Mistakes     {_mistakes(surrogate['mistakes'])}"
     yield f"Versions     {', '.join(versions) or 'only the one that ships with Hermes'}"
     if remark:
@@ -42,11 +44,20 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
     return f"{agreed} of {audited} audited, {share:.1%} (between {agreement['lower']:.1%} and {agreement['upper']:.1%})"
 
 
+def _itself(teacher: Mapping[str, Any], target: float) -> str:
+    text = f"said the same in {teacher['same']} of {teacher['asked_again']} cases when it was asked again"
+    if teacher["ceiling"] < target:
+        text += (
+            f": nobody can agree with it in more than {teacher['ceiling']:.1%}, so lower the target or mend the teacher"
+        )
+    return text
+
+
 def _mistakes(mistakes: Mapping[str, Any]) -> str:
     if mistakes["under_routed_requests"] is None:
         return "unknown without audits"
-    cost = "" if mistakes["overpaid_usd"] is None else f", ${mistakes['overpaid_usd']:.2f} of it"
+    cost = "" if mistakes["overpaid_usd"] is None else f" (${mistakes['overpaid_usd']:.2f} too much)"
     return (
-        f"about {mistakes['under_routed_requests']} requests too cheap a model, "
-        f"{mistakes['overpaid_requests']} too dear a one{cost}"
+        f"about {mistakes['under_routed_requests']} requests went to too cheap a model, "
+        f"{mistakes['overpaid_requests']} to too dear a one{cost}"
     )

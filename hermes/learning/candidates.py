@@ -7,7 +7,7 @@ verdict's probability was calibrated on never includes the text itself.
 from __future__ import annotations
 
 import hashlib
-import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -20,7 +20,10 @@ from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from hermes.learning.counted import Counted, CountedClassifier, count
-from hermes.learning.traffic import Row
+from hermes.learning.families import families_of
+from hermes.learning.traffic import Row, TrafficUnusable
+from hermes.learning.weights import balanced
+from hermes.types import TIERS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -33,8 +36,6 @@ MOST_WEIGHT: Final = 4.0
 EMBEDDING_C: Final = 3.0
 WORTH_PROCESSES: Final = 1500
 """Rows from which folds are fitted in processes of their own: starting these takes a second."""
-
-_DIGITS = re.compile(r"\d+")
 
 
 class Track(Protocol):
@@ -51,7 +52,10 @@ class Problem:
     texts: list[str]
     is_complex: Bools
     weights: Floats
-    """For how many requests each row stands."""
+    """How much each row counts while judging: in proportion to the requests that it stands for, see `balanced`."""
+
+    fit_weights: Floats
+    """How much each row counts while fitting."""
 
     fold: Folds
     """Which fold each row is in."""
@@ -61,11 +65,6 @@ class Problem:
 
     vectors: Floats | None = None
     """Sentence embeddings. Shape (n, 384)."""
-
-    @property
-    def fit_weights(self) -> Floats:
-        """How much each row counts while fitting."""
-        return np.minimum(self.weights, MOST_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +86,23 @@ class Scored:
 
 
 def problem_of(rows: Sequence[Row], vectors: Floats | None = None, folds: int = FOLDS) -> Problem:
-    """The arrays of rows; texts that differ in numbers only share a fold."""
+    """The arrays of rows, which stand in the order of time; a family shares a fold.
+
+    Raises:
+        TrafficUnusable: nothing can be held back to test on.
+    """
     texts = [row.text for row in rows]
     is_complex = np.array([row.tier == "complex" for row in rows])
-    fold = _folds([_DIGITS.sub("0", text.casefold()) for text in texts], is_complex, folds)
-    return Problem(texts, is_complex, np.array([row.weight for row in rows]), fold, count(texts), vectors)
+    fold = _folds(families_of(rows), is_complex, folds)
+    for tier, of_tier in zip(TIERS, (~is_complex, is_complex), strict=True):
+        if len(set(fold[of_tier].tolist())) < 2:
+            raise TrafficUnusable(
+                f"All {int(of_tier.sum())} texts that the teacher called {tier} are variations of one text, or come "
+                "from one conversation: none can be held back to test on. Let more various traffic come."
+            )
+    weights = [row.weight for row in rows]
+    fit_weights = np.minimum(weights, MOST_WEIGHT)
+    return Problem(texts, is_complex, balanced(weights), fit_weights, fold, count(texts), vectors)
 
 
 def score(problem: Problem, track: Track, jobs: int = 2) -> Scored:
@@ -144,14 +155,22 @@ def auc(p_complex: Floats, problem: Problem) -> float:
 
 
 def _folds(families: Sequence[str], is_complex: Bools, folds: int) -> Folds:
-    """Deals families out, those of each tier one after the other, in an order that only their texts give."""
-    first: dict[str, bool] = {}
+    """Deals families out, those of each tier one after the other, each to the fold that has the fewest rows of that
+    tier, in an order that only their texts give.
+    """
+    tier_of: dict[str, bool] = {}
+    sizes = Counter(families)
     for family, tier in zip(families, is_complex, strict=True):
-        first.setdefault(family, bool(tier))
+        tier_of.setdefault(family, bool(tier))
     in_order = sorted(
-        first, key=lambda family: (first[family], hashlib.sha256(family.encode("utf-8", "replace")).digest())
+        tier_of, key=lambda family: (tier_of[family], hashlib.sha256(family.encode("utf-8", "replace")).digest())
     )
-    fold_of = {family: number % folds for number, family in enumerate(in_order)}
+    filled = {tier: [0] * folds for tier in (False, True)}
+    fold_of = {}
+    for family in in_order:
+        rows = filled[tier_of[family]]
+        fold_of[family] = rows.index(min(rows))
+        rows[fold_of[family]] += sizes[family]
     return np.array([fold_of[family] for family in families], np.intp)
 
 

@@ -23,9 +23,9 @@ from hermes.learning.candidates import Bools, Floats, Problem, Scored, Track
 from hermes.learning.counted import DEFAULT_SHAPE, CountedClassifier
 from hermes.learning.gate import NotBetter, Outcome, share
 from hermes.learning.thresholds import COMPLEX_MISTAKE_COST, choose_cut
-from hermes.learning.traffic import Traffic, TrafficUnusable
+from hermes.learning.traffic import LEAST_DOUBTED, Traffic, TrafficUnusable
 from hermes.routing import artifact
-from hermes.routing.bounds import DELTA, lower_bound
+from hermes.routing.bounds import DELTA, ceiling, upper_bound
 from hermes.routing.embedders import MINILM, Embedder, EmbedderMissing, open_embedder
 from hermes.routing.second import EmbeddingSurrogate, with_second_look
 from hermes.routing.standing import NOTHING
@@ -34,7 +34,9 @@ from hermes.types import TIERS
 
 LEAST_ROWS: Final = 100
 LEAST_OF_A_TIER: Final = 10
-LEAST_REPEATED: Final = 20
+NEAR: Final = 0.02
+"""A target so near to what the teacher's own wavering allows, or above it, is named as what stands in the way."""
+
 WITHIN: Final = 0.05
 """`--prefer-embeddings`: so much accuracy is given up for them."""
 
@@ -127,7 +129,7 @@ def fit(traffic: Traffic, live: TfidfSurrogate, options: Options, track: Track) 
     vectors = None if embedder is None else embed([row.text for row in traffic.rows], embedder, track)
     problem = candidates.problem_of(traffic.rows, vectors)
     scored = candidates.score(problem, track, options.jobs)
-    chosen = _choose(problem, scored, options)
+    chosen = _choose(problem, scored, options, _wavering(traffic, options.target))
     outcome = _gate(problem, chosen, live, new)
     gate.check(outcome, options.target)
     with threadpool_limits(1):
@@ -151,11 +153,13 @@ def check_traffic(traffic: Traffic, target: float) -> None:
                 f"The teacher called {counts[tier]} of {counts['rows']} texts {tier}: there is nothing to tell apart. "
                 f"At least {LEAST_OF_A_TIER} of each tier are needed."
             )
-    agreed = traffic.repeated - traffic.contradicted
-    if traffic.repeated >= LEAST_REPEATED and 1 - lower_bound(traffic.contradicted, traffic.repeated) < target:
+    again, changed = traffic.doubted
+    most = ceiling(upper_bound(again - changed, again)) if again >= LEAST_DOUBTED else 1.0
+    if most < target:
         raise TrafficUnusable(
-            f"Of {traffic.repeated} texts that the teacher saw again it judged {agreed} as before: nobody can agree "
-            f"with it in {target:.0%} of cases. Mend classifier.system_prompt, take another model, or lower the target."
+            f"Of {again} texts that the teacher judged again it judged {again - changed} as before: nobody can agree "
+            f"with such a teacher in more than {most:.1%} of cases, and the target is {target:.1%}. Mend "
+            "classifier.system_prompt, take another model, or lower the target."
         )
 
 
@@ -190,8 +194,20 @@ def _embedder(options: Options) -> tuple[Embedder | None, str | None]:
         return None, f"Fitted on words alone, as {missing}."
 
 
-def _choose(problem: Problem, scored: Scored, options: Options) -> _Chosen:
-    """The better candidate with its acceptor.
+def _wavering(traffic: Traffic, target: float) -> str:
+    """A sentence where the teacher itself is what makes the target hard to reach; else nothing."""
+    again, changed = traffic.doubted
+    most = ceiling(1 - changed / again) if again >= LEAST_DOUBTED else 1.0
+    if most >= target + NEAR:
+        return ""
+    return (
+        f" The teacher itself judged {changed} of {again} texts otherwise when it judged them again, so that even who "
+        f"is always right would agree with it in some {most:.1%} only."
+    )
+
+
+def _choose(problem: Problem, scored: Scored, options: Options, wavering: str) -> _Chosen:
+    """The better candidate with its acceptor. `wavering`: what to say of the teacher, where none can be found.
 
     Raises:
         NotBetter: there is no level at which it can be shown to keep the target.
@@ -213,7 +229,7 @@ def _choose(problem: Problem, scored: Scored, options: Options) -> _Chosen:
     if certificate is None:
         raise NotBetter(
             f"Nothing was replaced: with {len(problem.texts)} texts it cannot be shown for any threshold that "
-            f"{target:.0%} of the accepted verdicts are the teacher's. More traffic helps, or a lower target."
+            f"{target:.0%} of the accepted verdicts are the teacher's. More traffic helps, or a lower target.{wavering}"
         )
     alone = None if second is None else certify(Looks(problem.weights, first), target, risk)
     accepted, right = looks.decided(certificate.level)
@@ -274,6 +290,7 @@ def _final(
         "shape": asdict(DEFAULT_SHAPE),
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "trained_until": max(row.created_at for row in traffic.rows),
+        **({"learned_since": traffic.since} if traffic.since else {}),
         "data_sha256": traffic.sha256,
         "counts": traffic.counts,
         "cross_validation": _quality(problem, scored, chosen),

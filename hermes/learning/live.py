@@ -15,9 +15,9 @@ from typing import Any, Final
 import gevent
 
 from hermes.errors import DatabaseUnavailable
-from hermes.learning.report import Live, report
+from hermes.learning.report import Itself, Live, report
 from hermes.policy import RoutingPolicy, SurrogatePolicy
-from hermes.routing.audit import Accepted
+from hermes.routing.audit import Accepted, judge_name
 from hermes.routing.surrogate import TfidfSurrogate
 from hermes.routing.surrogates import Surrogates
 from hermes.routing.trust import Trust, says
@@ -31,10 +31,25 @@ log = logging.getLogger("hermes-router.routing")
 REPORT_HOURS: Final = 24.0 * 7
 AUDITS_EVERY_S: Final = 4.0
 
-SHOWN: Final = ("method", "made_at", "counts", "cross_validation", "certificate", "gate", "data_sha256", "embedding")
+SHOWN: Final = (
+    "method",
+    "made_at",
+    "learned_since",
+    "counts",
+    "cross_validation",
+    "certificate",
+    "gate",
+    "data_sha256",
+    "embedding",
+)
 """Of a manifest, in reports."""
 
 NO_TEACHER: Final = "There is no teacher: the surrogate decides alone, and nothing can be learned or audited"
+UNAUDITED: Final = (
+    "Audits are switched off (classifier.surrogate.audit_rate is 0): nobody would notice if the surrogate {version} "
+    "did not agree with the teacher any more"
+)
+BORROWED: Final = "{sentence}. It ships with Hermes and was not fitted on this traffic (python -m hermes surrogate fit)"
 PREVIEWS: Final = "logging.store_prompts is not full: this traffic cannot be learned from"
 
 
@@ -110,7 +125,7 @@ class Learning:
     def _live(self, routing: RoutingPolicy, surrogate: TfidfSurrogate | None) -> Live:
         policy = routing.surrogate
         if surrogate is None:
-            return Live(policy.enabled, None, policy.target, says="No surrogate decides.")
+            return Live(policy.enabled, None, policy.target, says="No surrogate decides")
         state, sentence = self._state(routing, surrogate)
         return Live(
             enabled=policy.enabled,
@@ -121,7 +136,13 @@ class Learning:
             says=sentence,
             audit_rate=policy.audit_rate,
             about=shown(surrogate.manifest),
+            itself=self._itself(routing),
         )
+
+    def _itself(self, routing: RoutingPolicy) -> Itself:
+        """How far the teacher agrees with itself."""
+        again = self._labels.audits(judge_name(routing.teacher)) if routing.teacher is not None else ()
+        return Itself(len(again), sum(audit.agrees for audit in again))
 
     def _state(self, routing: RoutingPolicy, surrogate: TfidfSurrogate) -> tuple[str, str]:
         standing = self._trust.standing
@@ -130,13 +151,15 @@ class Learning:
         if standing is None:  # the first look is about to come
             return "certified" if "certificate" in surrogate.manifest else "borrowed", ""
         sentence = says(standing, surrogate.version)
+        if not routing.surrogate.audit_rate and not standing.audited:
+            sentence = UNAUDITED.format(version=surrogate.version)
         if standing.level > 1:
             return "stepped_back", sentence
         if standing.is_raised:
             return "raised", sentence
         if "certificate" in surrogate.manifest:
             return "certified", sentence
-        return "borrowed", f"{sentence}. It was not fitted on this traffic: `python -m hermes surrogate fit`"
+        return "borrowed", BORROWED.format(sentence=sentence)
 
     def _utc(self, seconds: float) -> str:
         return utc_text(datetime.fromtimestamp(seconds, UTC))

@@ -17,7 +17,8 @@ from typing import Any, Final
 from hermes.accounting.prices import NANOUSD_PER_USD, PriceBook
 from hermes.learning.traffic import PREVIEW_CHARS
 from hermes.policy import Policy, TeacherPolicy
-from hermes.routing.router import Asked, Router, SurrogateOf
+from hermes.routing.deciders import SurrogateOf
+from hermes.routing.router import Asked, Router
 from hermes.routing.sessions import Sessions
 from hermes.routing.teacher import TeacherUnavailable
 from hermes.state.store import MemoryStore

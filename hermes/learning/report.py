@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hermes.routing.bounds import interval
+from hermes.routing.bounds import ceiling, interval
 from hermes.storage.classified import BUCKETS, HOUR_CHARS, Classified, Confidence, Served
 from hermes.storage.labels import Audit
 
@@ -19,6 +19,24 @@ ASKED: Final = ("surrogate", "teacher", "default")
 """What decides where nobody else has: the surrogate, or whoever it defers to."""
 
 CLASSIFIED: Final = ("override", *ASKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Itself:
+    """How far the teacher agrees with itself."""
+
+    asked: int = 0
+    """Verdicts that it was asked for a second time."""
+
+    same: int = 0
+    """Those that it gave again."""
+
+    def shown(self) -> dict[str, Any]:
+        """For JSON; `ceiling` is the most that anybody can agree with such a teacher."""
+        lower, upper = interval(self.same, self.asked) if self.asked else (None, None)
+        most = None if upper is None else ceiling(upper)
+        bounds = {"lower": _rounded(lower), "upper": _rounded(upper), "ceiling": _rounded(most)}
+        return {"asked_again": self.asked, "same": self.same, **bounds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,8 @@ class Live:
     audit_rate: float = 0.0
     about: Mapping[str, Any] | None = None
     """The part of its manifest that people want to see."""
+
+    itself: Itself = Itself()
 
 
 def report(classified: Classified, audits: Sequence[Audit], live: Live, *, now: str, since: str) -> dict[str, Any]:
@@ -76,6 +96,7 @@ def report(classified: Classified, audits: Sequence[Audit], live: Live, *, now: 
                 "by_hour": _by(lately, lambda audit: f"{audit.created_at[:HOUR_CHARS]}:00:00Z", "hour"),
                 "by_source": _by(lately, lambda audit: audit.caller or "anonymous", "source"),
             },
+            "teacher": live.itself.shown(),
             "mistakes": _mistakes(audits, hits, classified.models),
             "about": live.about,
         },

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hermes.errors import HermesError
 from hermes.observe.tracefiles import Event, TraceFiles
@@ -30,6 +30,9 @@ CUT_SHARE: Final = 0.02
 LEAST_RATE: Final = 0.01
 """An audit counts for a hundred requests at most, so that none outweighs everything else."""
 
+LEAST_DOUBTED: Final = 20
+"""Before so many second verdicts nothing is concluded of a teacher."""
+
 _SPACES = re.compile(r"\s+")
 
 
@@ -46,6 +49,9 @@ class Row:
     created_at: str
     weight: float = 1.0
     """For how many requests it stands."""
+
+    conversation: str = ""
+    """Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +71,30 @@ class Traffic:
     contradicted: int = 0
     """Those of them that were not what the teacher had said before."""
 
+    asked_again: int = 0
+    """Verdicts that the teacher was asked for a second time, to see how far it agrees with itself."""
+
+    changed: int = 0
+    """Those of them where it said something else."""
+
+    since: str = ""
+    """What is older does not count; empty: everything does."""
+
+    @property
+    def doubted(self) -> tuple[int, int]:
+        """How often the teacher judged a text again, and how often not as before. What it was asked again by chance
+        tells best; where that is too little, what came again by itself must do.
+        """
+        if self.asked_again >= LEAST_DOUBTED:
+            return self.asked_again, self.changed
+        return self.repeated + self.asked_again, self.contradicted + self.changed
+
     @property
     def counts(self) -> dict[str, int]:
         """For manifests and sentences."""
         tiers: dict[str, int] = {tier: sum(row.tier == tier for row in self.rows) for tier in TIERS}
-        passed = {"seen": self.seen, "cut": self.cut, "repeated": self.repeated, "contradicted": self.contradicted}
-        return {"rows": len(self.rows), **tiers, **passed}
+        names = ("seen", "cut", "repeated", "contradicted", "asked_again", "changed")
+        return {"rows": len(self.rows), **tiers, **{name: getattr(self, name) for name in names}}
 
     @property
     def sha256(self) -> str:
@@ -81,8 +105,11 @@ class Traffic:
         return digest.hexdigest()
 
 
-def collected(taught: Iterable[Taught], most: int = MOST_ROWS) -> Traffic:
+def collected(taught: Iterable[Taught], most: int = MOST_ROWS, since: str = "") -> Traffic:
     """The rows of what the teacher said, the newest first.
+
+    Args:
+        since: what is not newer is passed over; as `created_at`.
 
     Raises:
         TrafficUnusable: the texts are previews.
@@ -90,7 +117,7 @@ def collected(taught: Iterable[Taught], most: int = MOST_ROWS) -> Traffic:
     rows: dict[str, Row] = {}
     seen = cut = repeated = contradicted = 0
     for one in sorted(taught, key=lambda one: one.created_at, reverse=True):
-        if one.tier not in TIERS or not one.text.strip():
+        if one.tier not in TIERS or not one.text.strip() or one.created_at <= since:
             continue
         seen += 1
         if len(one.text) == PREVIEW_CHARS:
@@ -102,13 +129,13 @@ def collected(taught: Iterable[Taught], most: int = MOST_ROWS) -> Traffic:
             contradicted += known.tier != one.tier
         elif len(rows) < most:
             weight = 1 / max(one.rate, LEAST_RATE)
-            rows[key] = Row(one.text, one.tier, one.created_at, weight)
+            rows[key] = Row(one.text, one.tier, one.created_at, weight, one.conversation)
     if cut > CUT_SHARE * seen and cut > 1:
         raise TrafficUnusable(
             f"{cut} of {seen} texts were cut after {PREVIEW_CHARS} characters, which is not enough to learn from: set "
             "logging.store_prompts to full, and fit when there is new traffic."
         )
-    return Traffic(tuple(rows.values()), seen, cut, repeated, contradicted)
+    return Traffic(tuple(rows.values()), seen, cut, repeated, contradicted, since=since)
 
 
 def from_traces(folder: Path, most: int = MOST_ROWS) -> list[Taught]:
@@ -135,8 +162,11 @@ def _is_taught(event: Event) -> bool:
 
 
 def _taught(event: Event) -> Taught | None:
-    said: tuple[Any, ...] = tuple(event.get(name) for name in ("ts", "user_message_preview", "classifier_result"))
-    return Taught(*said) if all(isinstance(value, str) and value for value in said) else None
+    at, text, tier = (event.get(name) for name in ("ts", "user_message_preview", "classifier_result"))
+    if not (isinstance(at, str) and isinstance(text, str) and isinstance(tier, str) and at and text and tier):
+        return None
+    session = event.get("session_key")
+    return Taught(at, text, tier, conversation=session if isinstance(session, str) else "")
 
 
 def _key(text: str) -> str:

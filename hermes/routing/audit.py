@@ -2,6 +2,9 @@
 
 It is never in anybody's way: two calls at a time, a short queue, and what does not fit is not audited. Whoever is
 sampled is decided by chance alone, so that the sample stands for all that was accepted.
+
+A small share of the teacher's own verdicts is put to it a second time: nobody can agree with it more than it agrees
+with itself, and that must be known before a target is wished for. These are audits too, of the teacher by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from gevent.lock import BoundedSemaphore
 
 from hermes.errors import DatabaseUnavailable
 from hermes.policy import TeacherPolicy
+from hermes.routing.sampling import LEAST_A_DAY, Sampling
 from hermes.routing.teacher import TeacherUnavailable
 from hermes.types import ANYONE, Allowance, Verdict
 
@@ -25,6 +29,12 @@ log = logging.getLogger("hermes-router.routing")
 AT_A_TIME: Final = 2
 MOST_WAITING: Final = 64
 
+TWICE: Final = 0.02
+"""The share of the teacher's verdicts that it is asked for again; less where the operator audits less."""
+
+UNDOUBTED: Final = 100
+"""The first verdicts that a process hears are not asked for again: with fewer nothing is fitted anyway."""
+
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
@@ -32,7 +42,7 @@ class Accepted:
 
     request_id: str
     surrogate: str
-    """Its version."""
+    """Its version; or `judge_name`, where it was the teacher who decided."""
 
     caller: str | None
     """The API key's id."""
@@ -56,6 +66,11 @@ class Classifier(Protocol):
         """The tier of a text; None: undecided. Raises TeacherUnavailable."""
 
 
+def judge_name(policy: TeacherPolicy) -> str:
+    """How a teacher stands where audits name the surrogate that they judge: another model is another teacher."""
+    return f"teacher:{policy.endpoint.model}"
+
+
 Keep = Callable[[Accepted, Verdict], None]
 """Stores an audit: what was accepted, and what the teacher says."""
 
@@ -63,19 +78,33 @@ Keep = Callable[[Accepted, Verdict], None]
 class Auditor:
     """Audits a share of the accepted traffic."""
 
-    def __init__(self, teacher: Classifier, keep: Keep, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, teacher: Classifier, keep: Keep, rng: random.Random | None = None, least_a_day: float = LEAST_A_DAY
+    ) -> None:
         self.missed = 0
         """Audits that were not made: the queue was full, or the teacher gave no verdict."""
 
         self._teacher = teacher
         self._keep = keep
         self._rng = rng or random.Random()  # noqa: S311  (a sample, no secret)
+        self._sampling = Sampling(self._rng, least_a_day)
+        self._taught = 0
         self._turns = BoundedSemaphore(AT_A_TIME)
         self._waiting = 0
 
-    def samples(self, rate: float) -> bool:
-        """Whether the next accepted verdict shall be audited."""
-        return rate > 0 and self._rng.random() < rate
+    def samples(self, rate: float) -> float:
+        """The share of accepted verdicts that is audited now, if the next one shall be; else 0.
+
+        Args:
+            rate: the operator's share.
+        """
+        return self._sampling.draws(rate)
+
+    def doubts(self, rate: float) -> float:
+        """The share of the teacher's verdicts that it is asked for again, if that which it has just given shall be."""
+        self._taught += 1
+        share = min(rate, TWICE)
+        return share if self._taught > UNDOUBTED and self._rng.random() < share else 0.0
 
     def audit(self, policy: TeacherPolicy, accepted: Accepted) -> None:
         """Asks the teacher in a while. Returns at once."""

@@ -8,7 +8,7 @@ Source: Press et al., Numerical Recipes, 6.4; Clopper and Pearson 1934.
 
 from __future__ import annotations
 
-from math import exp, lgamma, log, log1p
+from math import exp, lgamma, log, log1p, sqrt
 from typing import Final, NamedTuple
 
 DELTA: Final = 0.05
@@ -47,6 +47,18 @@ def upper_bound(right: float, of: float, delta: float = DELTA) -> float:
 def interval(right: float, of: float, delta: float = DELTA) -> Interval:
     """Both bounds, together at a confidence of 1 - delta."""
     return Interval(lower_bound(right, of, delta / 2), upper_bound(right, of, delta / 2))
+
+
+def ceiling(same: float) -> float:
+    """The most that anybody can agree with a judge who, asked twice, says the same in this share of cases.
+
+    Where the judge errs with the probability e, two answers are the same with 1 - 2e(1 - e), and one who never errs
+    agrees with it in 1 - e. Where some cases are harder than others, less can be reached, never more.
+
+    >>> ceiling(1.0), round(ceiling(0.9), 3), ceiling(0.4)
+    (1.0, 0.947, 0.5)
+    """
+    return (1 + sqrt(max(2 * same - 1, 0.0))) / 2
 
 
 def _quantile(share: float, a: float, b: float) -> float:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from hermes.errors import InvalidRequest
 from hermes.observe.logs import request_id_var
-from hermes.policy import Policy, RoutingPolicy, SurrogatePolicy, TeacherPolicy
-from hermes.routing.audit import Accepted
+from hermes.policy import Policy, RoutingPolicy, SurrogatePolicy
+from hermes.routing.audit import Accepted, judge_name
 from hermes.routing.conversation import first_user_text, in_tool_loop, last_user_text, new_user_text, user_turns
+from hermes.routing.deciders import Audits, Classifier, SurrogateOf
 from hermes.routing.reading import Reading
 from hermes.routing.rules import RoutingKeywords
 from hermes.routing.sessions import Session, Sessions, session_key
@@ -28,46 +29,6 @@ TIER_HEADER = "X-Hermes-Tier"
 
 Emit = Callable[[str, Mapping[str, Any]], None]
 """Writes a trace event: its name and its fields."""
-
-
-class Surrogate(Protocol):
-    """The learned classifier."""
-
-    @property
-    def version(self) -> str:
-        """Which one it is, for audits."""
-
-    def threshold_of(self, tier: Tier, configured: float | None = None) -> float:
-        """The confidence from which a verdict of a tier decides; `configured`: the operator's own."""
-
-    def judge(self, text: str) -> Verdict | None:
-        """Its verdict with a confidence; None where no model is loaded."""
-
-    def reconsider(self, text: str) -> Verdict | None:
-        """A second, slower look at what it is not sure of; None where there is none."""
-
-
-SurrogateOf = Callable[[SurrogatePolicy], Surrogate | None]
-"""Finds the surrogate of a policy, at once; a request in flight keeps to its own policy's."""
-
-
-class Classifier(Protocol):
-    """The teacher, as `hermes.routing.teacher.Teacher` is."""
-
-    def classify(
-        self, policy: TeacherPolicy, text: str, patience_s: float | None = None, *, allowance: Allowance
-    ) -> Verdict | None:
-        """The tier of a text; None: undecided. Raises TeacherUnavailable, in `patience_s` at the latest."""
-
-
-class Audits(Protocol):
-    """Compares a share of what the surrogate decides with the teacher, as `hermes.routing.audit.Auditor` does."""
-
-    def samples(self, rate: float) -> bool:
-        """Whether the next accepted verdict shall be audited."""
-
-    def audit(self, policy: TeacherPolicy, accepted: Accepted) -> None:
-        """Does it, off the request's path."""
 
 
 class Asked(NamedTuple):
@@ -223,8 +184,8 @@ class Router:
             return _Classified(routing.default_tier, "default")
         guess, is_sure = self._guess(routing.surrogate, turn.text)
         if guess is not None and is_sure:
-            if self._auditor is not None and self._auditor.samples(routing.surrogate.audit_rate):
-                self._audit(self._auditor, turn, guess)
+            if self._auditor is not None and (rate := self._auditor.samples(routing.surrogate.audit_rate)):
+                self._audit(self._auditor, turn, guess, rate)
             return _Classified(guess.tier, "surrogate", guess.confidence, guess.raw)
         default = _Classified(routing.default_tier, "default")
         asked_s = self._clock()
@@ -233,7 +194,10 @@ class Router:
         except TeacherUnavailable:
             found = _Classified(guess.tier, "surrogate", guess.confidence, guess.raw) if guess else default
         else:
-            found = _Classified(verdict.tier, "teacher", verdict.confidence, verdict.raw) if verdict else default
+            found = default
+            if verdict is not None:
+                found = _Classified(verdict.tier, "teacher", verdict.confidence, verdict.raw)
+                self._ask_again(turn, verdict)
         return found._replace(teacher_ms=self._ms_since(asked_s))
 
     def _guess(self, policy: SurrogatePolicy, text: str) -> tuple[Verdict | None, bool]:
@@ -250,18 +214,30 @@ class Router:
             return guess, False
         return second, second.confidence >= surrogate.threshold_of(second.tier, policy.confidence_threshold)
 
-    def _audit(self, auditor: Audits, turn: _Turn, guess: Verdict) -> None:
+    def _audit(self, auditor: Audits, turn: _Turn, guess: Verdict, rate: float) -> None:
         """Has an accepted verdict compared with the teacher's, where that may see the text."""
         routing, asked = turn.policy.routing, turn.asked
         surrogate = self._surrogate_of(routing.surrogate)
         if routing.teacher is None or surrogate is None or not asked.allowance.permits(routing.teacher.endpoint):
             return
         kept_text = asked.preview if turn.policy.logging.store_prompts == "full" else None
-        key_id, rate = asked.principal.key_id, routing.surrogate.audit_rate
+        key_id, request_id = asked.principal.key_id, request_id_var.get()
         accepted = Accepted(
-            request_id_var.get(), surrogate.version, key_id, guess, turn.text, kept_text or None, rate, asked.allowance
+            request_id, surrogate.version, key_id, guess, turn.text, kept_text or None, rate, asked.allowance
         )
         auditor.audit(routing.teacher, accepted)
+
+    def _ask_again(self, turn: _Turn, verdict: Verdict) -> None:
+        """Has a share of the teacher's verdicts compared with what it says the next time; no text is kept for that."""
+        routing, auditor = turn.policy.routing, self._auditor
+        rate = auditor.doubts(routing.surrogate.audit_rate) if auditor is not None else 0.0
+        if auditor is None or routing.teacher is None or not rate:
+            return
+        name, key_id = judge_name(routing.teacher), turn.asked.principal.key_id
+        auditor.audit(
+            routing.teacher,
+            Accepted(request_id_var.get(), name, key_id, verdict, turn.text, None, rate, turn.asked.allowance),
+        )
 
     def _ask_teacher(self, turn: _Turn) -> Verdict | None:
         policy = turn.policy.routing.teacher

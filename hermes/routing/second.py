@@ -7,7 +7,10 @@ left to the teacher, which takes longer still.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Final
 
 from gevent.threadpool import ThreadPool
@@ -19,6 +22,9 @@ from hermes.types import Verdict
 
 MOST_WAITING: Final = 8
 WAIT_S: Final = 0.2
+NICER: Final = 5
+"""What the embedding thread's niceness is above the event loop's."""
+
 KEPT_VECTORS: Final = 512
 KEPT_CHARS: Final = 2000
 """A longer text is none that comes again."""
@@ -35,6 +41,7 @@ class EmbeddingThread:
         self._wait_s = wait_s
         self._pool: ThreadPool | None = None
         self._waiting = 0
+        self._gives_way = False
         self._kept: OrderedDict[str, Vector] = OrderedDict()
 
     def embed(self, text: str) -> Vector | None:
@@ -67,10 +74,22 @@ class EmbeddingThread:
 
     def _attempt(self, text: str) -> Vector | None:
         """In the native thread. An exception that left it would be printed by gevent."""
+        if not self._gives_way:
+            self._gives_way = True
+            give_way()
         try:
             return self._embedder.embed(text)
         except Exception:  # noqa: BLE001  (an edge: whatever a model makes of a text, the request goes on without it)
             return None
+
+
+def give_way() -> None:
+    """Lets all other threads of the machine go before this one, where the system has it: on a core that both share, a
+    piece of a stream shall not wait for a text to be embedded.
+    """
+    with suppress(OSError, AttributeError):  # Linux alone has it by thread
+        me = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + NICER)
 
 
 class EmbeddingSurrogate(TfidfSurrogate):

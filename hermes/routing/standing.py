@@ -107,7 +107,7 @@ class Standing:
         """The bet was won."""
 
         self._points = list(points)
-        self._target = min(max(target, LOWEST_TARGET), HIGHEST_TARGET)
+        self.target = min(max(target, LOWEST_TARGET), HIGHEST_TARGET)
         self._at = 0
         self._judged: list[Judged] = []
         self._money = [1.0 / len(SHORTFALLS)] * len(SHORTFALLS)
@@ -137,11 +137,11 @@ class Standing:
         self._bet(judged.agrees)
         if sum(self._money) >= ALARM and self.audited >= LEAST_TO_STEP_BACK:
             self.has_drifted = True
-        elif not judged.agrees:
+        elif not judged.agrees or self.audited == LEAST_AUDITS:
             self._raise()
 
     def _bet(self, agrees: bool) -> None:
-        target = self._target
+        target = self.target
         for number, shortfall in enumerate(SHORTFALLS):
             supposed = max(target - shortfall, 0.0)
             self._money[number] *= supposed / target if agrees else (1 - supposed) / (1 - target)
@@ -149,7 +149,7 @@ class Standing:
     def _raise(self) -> None:
         while self._at < len(self._points) and self.audited >= LEAST_AUDITS:
             point = self._points[self._at]
-            if lower_bound(point.right + self.agreed, point.texts + self.audited) >= self._target:
+            if lower_bound(point.right + self.agreed, point.texts + self.audited) >= self.target:
                 return
             self._at += 1
             if self._at == len(self._points):  # what was counted last is why nothing is accepted any more

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hermes.routing.standing import Judged, Point, Standing, assurance
+from hermes.routing.standing import LEAST_AUDITS, Judged, Point, Standing, assurance
 
 
 class Audited(Protocol):
@@ -85,12 +85,19 @@ class Trust:
 
 
 def says(standing: Standing, version: str) -> str:
-    """How a surrogate stands, as a sentence."""
-    counted = f"{standing.agreed} of {standing.audited} audited verdicts were the teacher's"
-    if standing.has_drifted:
-        return f"The surrogate {version} does not agree with the teacher any more ({counted}): the teacher decides"
+    """How a surrogate stands, as a sentence without its full stop."""
+    audited, target = standing.audited, f"the target of {standing.target:.0%}"
+    counted = f"{standing.agreed} of {audited} audited verdicts were the teacher's"
     if standing.level > 1:
-        return f"The surrogate {version} keeps its target at no threshold ({counted}): the teacher decides"
+        why = f"which is too few for {target}" if standing.has_drifted else f"and {target} can be shown at no threshold"
+        return (
+            f"The surrogate {version} has stepped back and the teacher decides: {counted}, {why}. "
+            "Traffic or teacher is not what it was fitted on; fit a new one (python -m hermes surrogate refit)"
+        )
     if standing.is_raised:
-        return f"The surrogate {version} fell under its target: its threshold was raised to {standing.level:.2f}"
-    return f"The surrogate {version} keeps its target: {counted}"
+        since = f"; from there on {counted}" if audited else ""
+        return f"The surrogate {version} fell under {target}, so its thresholds were raised and it decides less{since}"
+    if audited < LEAST_AUDITS:
+        so_far = f"{counted} so far, and fewer than {LEAST_AUDITS} conclude nothing" if audited else "no audit yet"
+        return f"The surrogate {version} decides on what was known when it was fitted: {so_far}"
+    return f"The surrogate {version} keeps {target}: {counted}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from peewee import JOIN
+
 from hermes.storage.db import Database
 from hermes.storage.models import SurrogateAuditRow, UsageRow
 from hermes.types import TIERS
@@ -45,6 +47,9 @@ class Taught:
     tier: str
     rate: float = 1.0
     """The share of its kind of traffic that comes with a verdict, 0..1."""
+
+    conversation: str = ""
+    """The session's key; empty: not known."""
 
 
 AUDIT_COLUMNS: Final = tuple(name for name in SurrogateAuditRow._meta.sorted_field_names if name != "text")
@@ -94,20 +99,21 @@ def _audits(surrogate: str, after: int, limit: int) -> list[Audit]:
 def _decided(limit: int) -> list[Taught]:
     row: Any = UsageRow
     query = (
-        row.select(row.created_at, row.prompt_preview, row.tier)
+        row.select(row.created_at, row.prompt_preview, row.tier, row.session_key)
         .where(row.decision == "teacher", row.route == ROUTED, row.prompt_preview.is_null(False), row.tier.in_(TIERS))
         .order_by(row.created_at.desc())
         .limit(limit)
     )
-    return [Taught(*values) for values in query.tuples()]
+    return [Taught(at, text, tier, 1.0, session or "") for at, text, tier, session in query.tuples()]
 
 
 def _audited(limit: int) -> list[Taught]:
     row: Any = SurrogateAuditRow
     query = (
-        row.select(row.created_at, row.text, row.teacher_tier, row.rate)
+        row.select(row.created_at, row.text, row.teacher_tier, row.rate, UsageRow.session_key)
+        .join(UsageRow, JOIN.LEFT_OUTER, on=(UsageRow.request_id == row.request_id))
         .where(row.text.is_null(False), row.teacher_tier.in_(TIERS))
         .order_by(row.id.desc())
         .limit(limit)
     )
-    return [Taught(*values) for values in query.tuples()]
+    return [Taught(at, text, tier, rate, session or "") for at, text, tier, rate, session in query.tuples()]

@@ -49,6 +49,23 @@ def test_the_teachers_verdicts_are_read_and_nobody_elses(database: Database, usa
     assert [one.text for one in labels.taught(2)] == ["six", "four"]
 
 
+def test_a_verdict_knows_its_conversation(database: Database, usage: UsageRepository) -> None:
+    usage.insert(
+        [
+            decided(1, "teacher", prompt_preview="one", session_key="s1"),
+            decided(2, "surrogate", prompt_preview="two", session_key="s2"),
+            decided(3, "teacher", prompt_preview="three", session_key=None),
+        ]
+    )
+    labels = LabelRepository(database)
+    labels.add(an_audit(2, text="two"))
+    labels.add(an_audit(9, text="its row is gone"))
+
+    assert {one.text: one.conversation for one in labels.taught(10)} == {
+        "one": "s1", "two": "s2", "three": "", "its row is gone": "",
+    }  # fmt: skip
+
+
 def test_audits_of_a_version_come_in_their_order(database: Database) -> None:
     labels = LabelRepository(database)
     for number in range(4):

@@ -67,6 +67,6 @@ def requests_by_worker(folder: Path) -> dict[str, float]:
     """How many completion requests each worker has taken on, by the files of its process in the metrics' folder."""
     found = {}
     for file in folder.glob("counter_*.db"):
-        values = list(MmapedDict.read_all_values_from_file(str(file)))
+        values = list(MmapedDict.read_all_values_from_file(str(file)))  # type: ignore[no-untyped-call]
         found[file.stem] = sum(value for key, value, *_ in values if '"hermes_router_requests_total"' in key)
     return found

@@ -89,6 +89,11 @@ def spoil_weights(version: Path) -> None:
     (version / "weights.npz").write_bytes(b"PK not at all")
 
 
+def cut_short(version: Path) -> None:
+    whole = (version / "vocabulary.json").read_bytes()
+    (version / "vocabulary.json").write_bytes(whole[: len(whole) // 2])
+
+
 def spoil_format(version: Path) -> None:
     (version / "manifest.json").write_text('{"format": "other"}')
 
@@ -97,6 +102,7 @@ def spoil_format(version: Path) -> None:
     ("spoil", "says"),
     [
         pytest.param(spoil_weights, "weights.npz: the SHA-256 is not the manifest's", id="tampered"),
+        pytest.param(cut_short, "vocabulary.json: the SHA-256 is not the manifest's", id="truncated"),
         pytest.param(spoil_format, "the format is not hermes-surrogate/1", id="foreign"),
     ],
 )
@@ -133,14 +139,27 @@ def traces(world: World, number: int) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_refit_is_taken_up_by_the_running_server_and_taken_back(taught: World) -> None:
+def test_a_refit_under_load_is_taken_up_loses_nobody_and_is_taken_back(taught: World) -> None:
     traces(taught, 240)
+    statuses: list[int] = []
+    is_done = threading.Event()
 
-    done = taught.gateway.command(
-        "surrogate", "refit", "--embeddings", "none", "--jobs", "1", "--json", limit_s=FIT_LIMIT_S
-    )
+    def ask() -> None:
+        while not is_done.is_set():
+            statuses.append(taught.gateway.chat(f"{TALK} {len(statuses)}", tier=None).status)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        done = taught.gateway.command(
+            "surrogate", "refit", "--embeddings", "none", "--jobs", "1", "--json", limit_s=FIT_LIMIT_S
+        )
+    finally:
+        is_done.set()
+        asking.join()
 
     assert done.returncode == 0, done.stderr
+    assert set(statuses) == {200}
     content = json.loads(done.stdout)
     assert content["server"] == model(taught)
     assert content["server"].startswith(f"{content['version']}@")

@@ -11,9 +11,9 @@ import pytest
 
 from hermes.policy import TeacherPolicy
 from hermes.routing.audit import AT_A_TIME, MOST_WAITING, Accepted, Auditor
-from hermes.routing.standing import NOTHING, Point
+from hermes.routing.standing import NOTHING, Judged, Point, Standing
 from hermes.routing.teacher import TeacherUnavailable
-from hermes.routing.trust import Trust
+from hermes.routing.trust import Trust, says
 from hermes.types import Allowance, Endpoint, Verdict
 
 POLICY = TeacherPolicy(Endpoint("t@h/v1", "t", "http://h/v1", "http://h/v1"), "{message}")
@@ -102,7 +102,7 @@ def test_a_slow_teacher_is_not_overrun() -> None:
 def test_chance_alone_decides_who_is_audited() -> None:
     auditor = Auditor(FakeTeacher(), lambda *audit: None, random.Random(1))
 
-    assert sum(auditor.samples(0.1) for _ in range(10_000)) == pytest.approx(1000, abs=100)
+    assert sum(bool(auditor.samples(0.1)) for _ in range(10_000)) == pytest.approx(1000, abs=100)
     assert not any(auditor.samples(0.0) for _ in range(100))
     assert all(auditor.samples(1.0) for _ in range(100))
 
@@ -164,3 +164,46 @@ def test_another_surrogate_begins_anew() -> None:
     assert fresh.raised == [None]
     trust.look(None, 0.95)
     assert trust.standing is None
+
+
+@pytest.mark.parametrize(
+    ("audits", "sentence"),
+    [
+        pytest.param([], "The surrogate v1 decides on what was known when it was fitted: no audit yet", id="none"),
+        pytest.param(
+            [True] * 8 + [False],
+            "The surrogate v1 decides on what was known when it was fitted: 8 of 9 audited verdicts were the teacher's "
+            "so far, and fewer than 30 conclude nothing",
+            id="few",
+        ),
+        pytest.param(
+            [True] * 60,
+            "The surrogate v1 keeps the target of 95%: 60 of 60 audited verdicts were the teacher's",
+            id="kept",
+        ),
+        pytest.param(
+            [True, False] * 10,
+            "The surrogate v1 has stepped back and the teacher decides: 5 of 10 audited verdicts were the teacher's, "
+            "which is too few for the target of 95%. Traffic or teacher is not what it was fitted on; fit a new one "
+            "(python -m hermes surrogate refit)",
+            id="drifted",
+        ),
+    ],
+)
+def test_a_sentence_says_how_it_stands(audits: list[bool], sentence: str) -> None:
+    standing = Standing([Point(0.8, 600, 595)], 0.95)
+    for agrees in audits:
+        standing.take(Judged(0.9, agrees))
+
+    assert says(standing, "v1") == sentence
+
+
+def test_a_raised_threshold_is_told_with_what_came_of_it() -> None:
+    standing = Standing([Point(0.8, 50, 49), Point(0.9, 400, 398)], 0.95)
+    for number in range(150):
+        standing.take(Judged((0.85, 0.97, 0.92)[number % 3], number % 3 > 0 or number % 18 != 0))
+
+    assert says(standing, "v1") == (
+        "The surrogate v1 fell under the target of 95%, so its thresholds were raised and it decides less; "
+        "from there on 100 of 100 audited verdicts were the teacher's"
+    )

@@ -92,3 +92,52 @@ def test_without_a_configuration_there_is_nothing_to_replay_under(
 
     assert main(["replay"]) == 1
     assert "name one with --config" in capsys.readouterr().err
+
+
+def told(request: str, event: str, hours_ago: float = 1, **fields: object) -> dict[str, object]:
+    moment = utc_text(datetime.now(UTC) - timedelta(hours=hours_ago))
+    return {
+        "ts": moment,
+        "event": event,
+        "request_id": request,
+        "session_key": f"s-{request}",
+        "tier": "simple",
+        **fields,
+    }
+
+
+def test_a_folder_of_traces_can_be_decided_anew(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No token and no cost stands there, and of a forced request and a later turn no text."""
+    (folder / "other.yaml").write_text(f"{CONFIG}routing: {{override_keywords: {{complex: [what is the time]}}}}\n")
+    said = {"classifier_result": "simple", "source": "teacher"}
+    events = [
+        told("old", "classify", 40, user_message_preview="what is the time", **said),
+        told("old", "route", 40, model="small"),
+        told("a", "classify", user_message_preview="what is the time", **said),
+        told("a", "route", model="small"),
+        told("b", "route", model="small"),
+        told("c", "cache_hit"),
+        told("c", "route", model="small"),
+        told("d", "classify", user_message_preview="not at its end yet", **said),
+        {"ts": "2026-05-10T00:00:00.000Z", "event": "circuit"},
+    ]
+    (folder / "told").mkdir()
+    (folder / "told/router-trace-20260510.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+
+    assert main(["replay", "--from", "told", "--config", "other.yaml", "--json"]) == 0
+
+    content = json.loads(capsys.readouterr().out)
+    assert (content["requests"], content["forced"], content["unjudged"], content["moved"]) == (3, 1, 1, 1)
+    assert content["decided_by"] == {"before": {"teacher": 1, "header": 1, "session": 1}, "after": {"override": 1}}
+    assert content["cost_usd"]["unpriced"] == 1
+
+
+@pytest.mark.parametrize("source", ["data/hermes.db", "sqlite:///data/hermes.db"])
+def test_another_database_can_be_named(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "--from", source, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requests"] == 2
+
+
+def test_a_source_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "--from", "nowhere"]) == 1
+    assert "nowhere is neither a folder of traces nor a database" in capsys.readouterr().err

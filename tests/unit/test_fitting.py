@@ -18,12 +18,14 @@ from hermes.errors import HermesError
 from hermes.learning.counted import CountedClassifier, count
 from hermes.learning.fitting import Options, fit
 from hermes.learning.gate import NotBetter
+from hermes.learning.job import Place, live_surrogate, opened, recent_traffic
 from hermes.learning.tfidf import TfidfClassifier
 from hermes.learning.traffic import TrafficUnusable, collected
 from hermes.routing import artifact
 from hermes.routing.second import with_second_look
 from hermes.routing.surrogates import starter
-from hermes.storage.labels import Taught
+from hermes.settings import Settings
+from hermes.storage.labels import Audit, LabelRepository, Taught
 
 WORDS = Options(embeddings=None, jobs=1)
 HARD = ("reconcile ledger", "audit clause", "model churn", "trace outage")
@@ -103,7 +105,7 @@ def test_a_wrong_simple_costs_more_so_it_must_be_surer(tmp_path: Path) -> None:
         pytest.param(
             [*said(150), *flipped(said(150))],
             TrafficUnusable,
-            "saw again it judged .* as before",
+            "judged again it judged .* as before: nobody can agree",
             id="contradictory",
         ),
     ],
@@ -113,6 +115,17 @@ def test_where_nothing_can_be_learned_the_sentence_says_why(
 ) -> None:
     with pytest.raises(error, match=says):
         fitted(taught)
+
+
+def test_a_teacher_who_wavers_is_named_as_what_stands_in_the_way() -> None:
+    traffic = collected(said(300, noise=0.08))
+
+    with pytest.raises(
+        TrafficUnusable, match=r"Of 100 texts .* judged 70 as before: nobody .* more than 87\.1% of cases"
+    ):
+        fit(replace(traffic, asked_again=100, changed=30), starter(), WORDS, untracked)
+    with pytest.raises(NotBetter, match=r"judged 9 of 100 texts otherwise .* agree with it in some 95\.3% only"):
+        fit(replace(traffic, asked_again=100, changed=9), starter(), WORDS, untracked)
 
 
 def test_odd_texts_can_be_learned_from(tmp_path: Path) -> None:
@@ -248,6 +261,38 @@ def test_too_little_is_a_sentence_and_a_failure(folder: Path, capsys: pytest.Cap
     assert "There are 20 texts" in captured.err
     assert "logging.store_prompts is preview" in captured.err
     assert not (folder / "data/surrogate/current").exists()
+
+
+def test_after_it_has_stepped_back_what_came_since_counts_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The teacher says the opposite of what it said: together with the old verdicts nothing could be certified."""
+    old = said(600)
+    turned = [replace(one, tier="simple" if one.tier == "complex" else "complex") for one in said(600, 3, day=12)]
+    audits = [
+        Audit(f"2026-05-11T00:00:{at:02d}.000Z", f"a{at}", starter().version, None, "simple", "complex", 0.99, 0.1)
+        for at in range(20)
+    ]
+    with opened("sqlite:///data/hermes.db") as database:
+        for audit in audits:
+            LabelRepository(database).add(audit)
+
+    traced(folder, [*old, *turned[:300]])
+    assert main(["surrogate", "fit", "--embeddings", "none", "--jobs", "1"]) == 1
+    refused = capsys.readouterr().err
+    assert "stepped back at 2026-05-11T00:00:09.000Z, and 300 texts have come since: from 500 on" in refused
+
+    traced(folder, [*old, *turned])
+    assert main(["surrogate", "fit", "--embeddings", "none", "--jobs", "1", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["learned_since"] == "2026-05-11T00:00:09.000Z"
+    assert 590 < first["counts"]["rows"] <= 600
+
+    traced(folder, [*old, *turned, *said(100, 4, day=13)])
+    place = Place(Settings.from_env(), None)
+    traffic, waits = recent_traffic(place, None, *live_surrogate(place))
+    assert (traffic.since, waits) == (first["learned_since"], "")
+    assert min(row.created_at for row in traffic.rows) > traffic.since, "the old verdicts stay out"
 
 
 def test_a_source_that_is_none_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.errors import InvalidRequest
 from hermes.policy import GatewayPolicy, LoggingPolicy, Policy, RoutingPolicy, SurrogatePolicy, TeacherPolicy
-from hermes.routing.audit import Accepted
+from hermes.routing.audit import Accepted, judge_name
 from hermes.routing.router import Asked, Router
 from hermes.routing.sessions import Sessions, session_key
 from hermes.routing.teacher import TeacherUnavailable
@@ -571,8 +571,11 @@ class FakeAuditor:
     def __init__(self) -> None:
         self.audited: list[Accepted] = []
 
-    def samples(self, rate: float) -> bool:
-        return rate > 0
+    def samples(self, rate: float) -> float:
+        return rate
+
+    def doubts(self, rate: float) -> float:
+        return rate
 
     def audit(self, policy: TeacherPolicy, accepted: Accepted) -> None:
         self.audited.append(accepted)
@@ -611,7 +614,6 @@ def test_an_audit_keeps_a_text_only_where_texts_are_kept_in_full(kept: str, text
 @pytest.mark.parametrize(
     ("policy", "surrogate", "asked"),
     [
-        pytest.param(POLICY, FakeSurrogate(Verdict("simple", 0.6)), {}, id="the teacher was asked anyway"),
         pytest.param(POLICY, SURE, {"allowance": NOT_THE_TEACHER}, id="the teacher may not see it"),
         pytest.param(with_routing(teacher=None), SURE, {}, id="no teacher"),
         pytest.param(with_routing(surrogate=SurrogatePolicy(audit_rate=0)), SURE, {}, id="switched off"),
@@ -619,6 +621,13 @@ def test_an_audit_keeps_a_text_only_where_texts_are_kept_in_full(kept: str, text
 )
 def test_nothing_else_is_audited(policy: Policy, surrogate: FakeSurrogate, asked: dict[str, Any]) -> None:
     assert audited(policy, surrogate, **asked) == []
+
+
+def test_the_teacher_is_asked_again_and_no_text_is_kept_for_that() -> None:
+    (accepted,) = audited(replace(POLICY, logging=LoggingPolicy("full")), FakeSurrogate(Verdict("simple", 0.6)))
+
+    assert accepted.surrogate == judge_name(POLICY.routing.teacher)
+    assert (accepted.verdict.tier, accepted.text, accepted.kept_text) == ("simple", "tell me", None)
 
 
 def test_a_switched_off_surrogate_is_not_asked() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from importlib.util import find_spec
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from hermes.routing.embedders import E5, MINILM, EmbedderMissing, Vector, open_embedder
-from hermes.routing.second import MOST_WAITING, EmbeddingThread
+from hermes.routing.second import MOST_WAITING, NICER, EmbeddingThread
 
 
 class FakeEmbedder:
@@ -24,10 +26,12 @@ class FakeEmbedder:
         self.takes_s = takes_s
         self.texts: list[str] = []
         self.threads: set[int] = set()
+        self.niceness: set[int] = set()
 
     def embed(self, text: str) -> Vector:
         self.texts.append(text)
         self.threads.add(threading.get_ident())
+        self.niceness.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         time.sleep(self.takes_s)
         if text == "bad":
             raise ValueError(text)
@@ -52,6 +56,18 @@ def test_it_computes_in_a_thread_of_its_own_while_others_go_on() -> None:
     assert vector[0] == 5
     assert during == 5
     assert threading.get_ident() not in embedder.threads
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness of their own on Linux")
+def test_on_a_shared_core_streams_go_first() -> None:
+    embedder = FakeEmbedder()
+    thread, mine = EmbeddingThread(embedder), os.getpriority(os.PRIO_PROCESS, 0)
+
+    for number in range(3):
+        thread.embed(f"text {number}")
+
+    assert embedder.niceness == {min(mine + NICER, 19)}
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == mine
 
 
 def test_the_same_text_is_embedded_once() -> None:

@@ -82,6 +82,14 @@ def test_a_few_early_disagreements_conclude_nothing() -> None:
     assert standing.audited < LEAST_AUDITS
 
 
+def test_when_there_are_enough_early_disagreements_count() -> None:
+    """The one that makes them enough need not be a disagreement itself."""
+    audits = [(0.9, number not in (5, 15, 25)) for number in range(LEAST_AUDITS)]
+
+    assert standing_after(audits[:-1], points=[Point(0.8, 59, 59)]).level == 0.8
+    assert standing_after(audits, points=[Point(0.8, 59, 59)]).level == NOTHING
+
+
 def test_what_was_decided_under_a_lower_level_does_not_count() -> None:
     standing = standing_after([(0.5, False)] * 100)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,21 @@ def test_traces_tell_what_the_teacher_said_and_nobody_else(tmp_path: Path) -> No
 
     assert [said.text for said in from_traces(tmp_path)] == ["e" * 300, "a", "older"]
     assert [said.text for said in from_traces(tmp_path, most=1)] == ["e" * 300]
+
+
+def test_a_row_knows_its_conversation(tmp_path: Path) -> None:
+    event = {"event": "classify", "source": "teacher", "classifier_result": "simple", "user_message_preview": "a"}
+    write(tmp_path, {**event, "session_key": "s1"}, {**event, "user_message_preview": "b", "session_key": None})
+
+    assert [(row.text, row.conversation) for row in collected(from_traces(tmp_path)).rows] == [("b", ""), ("a", "s1")]
+
+
+def test_what_the_teacher_was_asked_again_tells_more_than_what_came_again() -> None:
+    traffic = collected([taught("a", at=1), taught("a", "complex", at=2)])
+
+    assert traffic.doubted == (1, 1)
+    assert replace(traffic, asked_again=5, changed=1).doubted == (6, 2)
+    assert replace(traffic, asked_again=50, changed=2).doubted == (50, 2)
 
 
 def test_no_folder_means_no_traces(tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def _facts(live: Live) -> list[tuple[str, str]]:
         ("Certified agreement, at least", _percent(certificate.get("lower"))),
         ("Decides from", _thresholds(live)),
         ("Wanted agreement", _percent(live.target)),
-        ("Audited", f"{live.audit_rate:.1%} of its decisions" if live.audit_rate else ""),
+        ("Audited", f"{live.audit_rate:.1%} of its decisions, more on quiet days" if live.audit_rate else "nothing"),
     ]
     return [(name, value) for name, value in facts if value]
 
