@@ -22,6 +22,8 @@ TOOLS_CPU = 1
 """Where the stub and the load generator run; the server under test has core 0 to itself."""
 
 ROUTE = "/v1/chat/completions"
+HEADERS = "LOAD_HEADERS"
+"""An environment variable with further headers of every request, each with its line end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,10 @@ class Load:
     """CPU of the load generator itself."""
 
     latency: Spread
+    refused: Spread
+    """Of answers that say 429 or 503."""
+
+    refusals: int
     first_byte: Spread
     delay: Spread
     chunks: int
@@ -57,6 +63,8 @@ class Load:
             said["per_second"],
             said["cpu_us"],
             _spread(said, "latency"),
+            _spread(said, "refused"),
+            said.get("refused", {}).get("count", 0),
             _spread(said, "first_byte"),
             _spread(said, "delay"),
             said.get("delay", {}).get("count", 0),

@@ -79,7 +79,12 @@ class Auditor:
     """Audits a share of the accepted traffic."""
 
     def __init__(
-        self, teacher: Classifier, keep: Keep, rng: random.Random | None = None, least_a_day: float = LEAST_A_DAY
+        self,
+        teacher: Classifier,
+        keep: Keep,
+        rng: random.Random | None = None,
+        least_a_day: float = LEAST_A_DAY,
+        is_crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self.missed = 0
         """Audits that were not made: the queue was full, or the teacher gave no verdict."""
@@ -90,15 +95,17 @@ class Auditor:
         self._sampling = Sampling(self._rng, least_a_day)
         self._taught = 0
         self._turns = BoundedSemaphore(AT_A_TIME)
+        self._is_crowded = is_crowded
         self._waiting = 0
 
     def samples(self, rate: float) -> float:
-        """The share of accepted verdicts that is audited now, if the next one shall be; else 0.
+        """The share of accepted verdicts that is audited now, if the next one shall be; else 0, and always while
+        requests are turned away.
 
         Args:
             rate: the operator's share.
         """
-        return self._sampling.draws(rate)
+        return 0.0 if self._is_crowded() else self._sampling.draws(rate)
 
     def doubts(self, rate: float) -> float:
         """The share of the teacher's verdicts that it is asked for again, if that which it has just given shall be."""
