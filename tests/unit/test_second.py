@@ -10,7 +10,7 @@ import gevent
 import numpy as np
 import pytest
 
-from hermes.routing.embedders import E5, MINILM, EmbedderMissing, Vector, open_embedder
+from hermes.embedding.models import E5, MINILM, EmbedderMissing, Vector, open_embedder
 from hermes.routing.second import MOST_WAITING, EmbeddingThread
 
 
