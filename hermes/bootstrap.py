@@ -395,7 +395,6 @@ def build(settings: Settings) -> Hermes:
     spending = Spending(database, lambda: drain.flush(FLUSH_WAIT_S), is_summed=backfill.is_complete)
     books = Books(store, spending, is_store_away=lambda: isinstance(store, ResilientStore) and store.is_away)
     budgets = Budgets(books, store, prices)
-    quota = Quota(store, Limits(), budgets)
 
     # Who decides, and who answers.
     transport = Transport(settings.connect_timeout_s)
@@ -421,7 +420,7 @@ def build(settings: Settings) -> Hermes:
     ):
         policies.on_swap(follow)
     gateway = Gateway(
-        policies, directories, auth, switch, quota, router, sessions, upstreams,
+        policies, directories, auth, switch, Quota(store, Limits(), budgets), router, sessions, upstreams,
         knowing.grounder, knowing.local_model,
         _exchanges(prices, ledger, metrics, redactor), events.emit, metrics, redactor,
     )  # fmt: skip

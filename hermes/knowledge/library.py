@@ -138,6 +138,15 @@ class Library:
         """All of them, those on their way included."""
         return self._repository.documents()
 
+    def has(self, name: NewDocument) -> bool:
+        """Whether this very document can be found already."""
+        return any(
+            (one.use_case, one.entity, one.source, one.digest) == (name.use_case, name.entity, name.source, name.digest)
+            and one.state == "ready"
+            and not self.is_outdated(one)
+            for one in self._repository.documents()
+        )
+
     def is_outdated(self, document: Document) -> bool:
         """Whether its vectors are of another embedder than the one in force, so that it is never found."""
         identity = self._embedder().identity()

