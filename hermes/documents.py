@@ -112,4 +112,10 @@ class Hit(Chunk):
 
     def noted(self) -> dict[str, Any]:
         """As usage rows have it: which passage, never what it says."""
-        return {"id": self.id, "source": self.source, "chunk": self.number, "score": round(self.score, 4)}
+        return {
+            "id": self.id,
+            "document": self.document_id,
+            "source": self.source,
+            "chunk": self.number,
+            "score": round(self.score, 4),
+        }

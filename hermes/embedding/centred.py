@@ -5,8 +5,8 @@ passage than to the English one that answers it. So the mean vector of each scri
 passages, as both have their own. Then texts that have nothing in common have a cosine of about 0, and those that
 belong together one of 0.3 to 0.8, within a language and across.
 
-Source: Libovický, Rosa, Fraser 2020, "On the language neutrality of pre-trained multilingual representations". The means
-are in `centres.npz`; `scripts/fit_centres.py` makes them of this project's own prompts.
+Source: Libovický, Rosa, Fraser 2020, "On the language neutrality of pre-trained multilingual representations". The
+means are in `centres.npz`; `scripts/fit_centres.py` makes them of this project's own prompts.
 """
 
 from __future__ import annotations

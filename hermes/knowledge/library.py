@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -22,11 +23,12 @@ from hermes.knowledge.chunking import Passage
 from hermes.knowledge.reading import FORMATS, format_of
 from hermes.knowledge.selection import SEPARATOR, Selection
 from hermes.knowledge.shelf import Shelf, Stored
-from hermes.knowledge.vectors import Embedder, breathe
+from hermes.knowledge.vectors import Embedder, Identity, breathe
 
 MOST_NAME_CHARS: Final = 256
 MOST_QUESTION_CHARS: Final = 4000
 PROGRESS_EVERY_S: Final = 1.0
+CUT_SHORT: Final = "Its reading was cut short; give it again."
 STALE_S: Final = 60.0
 """A document whose reading has not gone on for so long was left by a process that has ended."""
 
@@ -43,7 +45,7 @@ class Repository(Stored, Protocol):
 
     def begin(self, new: NewDocument, chunks: int, actor: str) -> int: ...
 
-    def progress(self, document_id: int, done: int) -> None: ...
+    def progress(self, document_id: int, done: int, chunks: int) -> None: ...
 
     def finish(
         self, document_id: int, chunks: Sequence[NewChunk], embedder: tuple[str, str], actor: str
@@ -100,6 +102,21 @@ class Library:
         self._embedder().identity()  # before anything is noted: without an embedder nothing can be taken in
         return Begun(self._repository.begin(name, len(passages), actor), tuple(passages))
 
+    def take(self, raw: bytes, name: NewDocument, actor: str) -> None:
+        """As `add`, for who does not wait for it: whatever is wrong is told in the document's own line.
+
+        Raises nothing but `DatabaseUnavailable`, and that at the beginning only.
+        """
+        document_id = self._repository.begin(name, 0, actor)
+        with suppress(HermesError):
+            try:
+                passages = reader.read(raw, name.format, name.source)
+                self._repository.progress(document_id, 0, len(passages))
+            except BaseException as error:
+                self._repository.fail(document_id, error.message if isinstance(error, HermesError) else CUT_SHORT)
+                raise
+            self.go_on(Begun(document_id, tuple(passages)), actor)
+
     def go_on(self, begun: Begun, actor: str, track: Track = lambda done, of: None) -> Document:
         """Gives a document's passages their vectors, and puts it in the place of the one before. Raises as `add`."""
         try:
@@ -111,7 +128,7 @@ class Library:
             self._repository.fail(begun.id, error.message)
             raise
         except BaseException:  # the process ends, or the caller has left
-            self._repository.fail(begun.id, "its reading was cut short; give it again")
+            self._repository.fail(begun.id, CUT_SHORT)
             raise
         self._shelf.renew()
         return document
@@ -138,6 +155,10 @@ class Library:
         """All of them, those on their way included."""
         return self._repository.documents()
 
+    def identity(self) -> Identity:
+        """Of the embedder in force. Raises `EmbedderFailed`."""
+        return self._embedder().identity()
+
     def has(self, name: NewDocument) -> bool:
         """Whether this very document can be found already."""
         return any(
@@ -149,7 +170,7 @@ class Library:
 
     def is_outdated(self, document: Document) -> bool:
         """Whether its vectors are of another embedder than the one in force, so that it is never found."""
-        identity = self._embedder().identity()
+        identity = self.identity()
         return document.state == "ready" and (document.embedder, document.embedder_sha) != (identity.name, identity.sha)
 
     def search(self, question: str, selection: Selection, top_k: int, min_score: float) -> list[Hit]:
@@ -157,6 +178,12 @@ class Library:
         embedder = self._embedder()
         vector = embedder.question(question)
         return self._shelf.search(self._shelf.current(), vector, selection, embedder, top_k, min_score)
+
+    def chunks_in(self, selection: Selection) -> int:
+        """How many passages a search there looks at."""
+        picture = self._shelf.current()
+        usable = set(picture.usable(selection, self.identity()))
+        return sum(document.chunks for document in picture.documents if document.id in usable)
 
     # -- taking away --------------------------------------------------------------------------------------
 
@@ -197,7 +224,7 @@ class Library:
             chunks.append(NewChunk(passage.heading, passage.text, np.asarray(vector, "<f4").tobytes()))
             track(len(chunks), number)
             if self._clock() - told > PROGRESS_EVERY_S:
-                self._repository.progress(begun.id, len(chunks))
+                self._repository.progress(begun.id, len(chunks), number)
                 told = self._clock()
             breathe()
         return chunks

@@ -67,9 +67,9 @@ class KnowledgeRepository:
         """Notes that a document is being read; its number."""
         return self._database.write(_begin, time_text(self._clock()), new, chunks, actor)
 
-    def progress(self, document_id: int, done: int) -> None:
+    def progress(self, document_id: int, done: int, chunks: int) -> None:
         """So many of its passages have a vector."""
-        self._database.write(_progress, time_text(self._clock()), document_id, done)
+        self._database.write(_progress, time_text(self._clock()), document_id, done, chunks)
 
     def finish(self, document_id: int, chunks: Sequence[NewChunk], embedder: tuple[str, str], actor: str) -> Document:
         """Puts a document in the place of the one of the same use case, entity and source, if there is one.
@@ -154,6 +154,10 @@ def _texts(document_id: int) -> list[tuple[str, str]]:
 
 
 def _begin(at: str, new: NewDocument, chunks: int, actor: str) -> int:
+    is_same = (
+        (DocumentRow.use_case == new.use_case) & (DocumentRow.entity == new.entity) & (DocumentRow.source == new.source)
+    )
+    DocumentRow.delete().where(is_same & (DocumentRow.state == "failed")).execute()
     values: Mapping[str, Any] = {name: getattr(new, name) for name in NewDocument.__dataclass_fields__}
     return int(
         DocumentRow.insert(
@@ -163,8 +167,8 @@ def _begin(at: str, new: NewDocument, chunks: int, actor: str) -> int:
     )  # fmt: skip
 
 
-def _progress(at: str, document_id: int, done: int) -> None:
-    DocumentRow.update(done=done, updated_at=at).where(DocumentRow.id == document_id).execute()
+def _progress(at: str, document_id: int, done: int, chunks: int) -> None:
+    DocumentRow.update(done=done, chunks=chunks, updated_at=at).where(DocumentRow.id == document_id).execute()
 
 
 def _fail(at: str, document_id: int, note: str) -> None:

@@ -122,7 +122,7 @@ def request_view(receipt: Mapping[str, Any]) -> RequestView:
         _steps(row, receipt["decision"]),
         tuple(_tried(attempt) for attempt in receipt["attempts"]),
         _waterfall(row, receipt["attempts"]),
-        _policy(row, receipt["masked"]),
+        (*_policy(row, receipt["masked"]), *_known(receipt.get("knowledge"))),
         None if row["prompt_preview"] is None else visible(row["prompt_preview"][:MOST_CHARS]),
         receipt["other_tier"],
         visible(orjson.dumps(receipt, option=orjson.OPT_INDENT_2).decode()[:MOST_CHARS]),
@@ -214,6 +214,16 @@ def _mark_name(milliseconds: float) -> str:
     if not milliseconds:
         return "0"
     return f"{milliseconds / 1000:g} s" if milliseconds >= 1000 else f"{milliseconds:g} ms"
+
+
+def _known(knowledge: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
+    """What the request was given to know: which passages, and how near they were."""
+    if not knowledge:
+        return ()
+    said = [f"{plain(one['source'])} #{one['chunk']} ({one['score']:.2f})" for one in knowledge.get("chunks") or ()]
+    if note := knowledge.get("note"):
+        said.append(plain(note))
+    return (("Knowledge", ", ".join(said)),)
 
 
 def _policy(row: Mapping[str, Any], masked: Sequence[Any]) -> tuple[tuple[str, str], ...]:
