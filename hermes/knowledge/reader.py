@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from typing import Final
@@ -15,11 +16,15 @@ from hermes.knowledge.chunking import Passage
 from hermes.knowledge.reading import FORMATS, READ_HERE, read_passages
 from hermes.settings import ROOT
 
+log = logging.getLogger("hermes-router")
+
 MOST_BYTES: Final = 32 * 1024 * 1024
 SMALL_BYTES: Final = 16 * 1024
 """Up to here plain text is cut at once: a millisecond or two."""
 
 TIMEOUT_S: Final = 300.0
+MOST_SAID: Final = 500
+LINES_IN_A_ROW: Final = 500
 
 
 def read(raw: bytes, fmt: str, source: str) -> list[Passage]:
@@ -47,18 +52,26 @@ def known_formats() -> str:
 def _read_elsewhere(raw: bytes, fmt: str) -> list[Passage]:
     command = [sys.executable, "-m", "hermes.knowledge.reading", fmt]
     process = subprocess.Popen(  # noqa: S603  (our own program; the format is one of ours)
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
     )
     try:
         with gevent.Timeout(TIMEOUT_S, Unreadable(f"reading it takes longer than {TIMEOUT_S:.0f} s")):
-            told, _ = process.communicate(raw)
+            told, said = process.communicate(raw)
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
     if process.returncode:
+        log.warning(
+            "A document's reader ended with %s: %s", process.returncode, said[-MOST_SAID:].decode(errors="replace")
+        )
         raise Unreadable("its reader came to a bad end; the file is damaged, or made to be hard to read")
-    answer = orjson.loads(told)
-    if "unreadable" in answer:
-        raise Unreadable(answer["unreadable"])
-    return [Passage(*passage) for passage in answer["passages"]]
+    passages: list[Passage] = []
+    for line in told.splitlines():
+        passage = orjson.loads(line)
+        if isinstance(passage, str):
+            raise Unreadable(passage)
+        passages.append(Passage(*passage))
+        if len(passages) % LINES_IN_A_ROW == 0:
+            gevent.sleep(0)
+    return passages

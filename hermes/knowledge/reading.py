@@ -116,16 +116,18 @@ def _reader(fmt: str) -> Callable[[bytes], list[Block]]:
 
 
 def main() -> None:
-    """Reads a document of the format `argv[1]` from standard input; writes `{passages}` or `{unreadable}` as JSON."""
+    """Reads a document of the format `argv[1]` from standard input. Writes its passages as JSON, `[heading, text]` a
+    line; why it cannot be read instead as a text.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     try:
-        told: dict[str, object] = {"passages": read_passages(sys.stdin.buffer.read(), sys.argv[1])}
+        told: list[object] = [list(passage) for passage in read_passages(sys.stdin.buffer.read(), sys.argv[1])]
     except Unreadable as error:
-        told = {"unreadable": str(error)}
+        told = [str(error)]
     except (MemoryError, RecursionError):
-        told = {"unreadable": "reading it takes more memory than it may have"}
-    sys.stdout.buffer.write(orjson.dumps(told))
+        told = ["reading it takes more memory than it may have"]
+    sys.stdout.buffer.writelines(orjson.dumps(line) + b"\n" for line in told)
 
 
 if __name__ == "__main__":
