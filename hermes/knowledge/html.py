@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from selectolax.lexbor import LexborHTMLParser
@@ -87,12 +88,22 @@ class _Reader:
 
     def _table(self, table: Any) -> None:
         rows = []
-        for row in table.css("tr"):
-            cells = [" ".join(cell.text(separator=" ").split()) for cell in row.css("th, td")]
+        for row in _rows(table):
+            # A table within a cell is a part of that cell's text.
+            cells = [" ".join(cell.text(separator=" ").split()) for cell in row.iter() if cell.tag in ("th", "td")]
             if any(cells):
                 rows.append(" | ".join(cells))
         if rows:
             self._blocks.append(Block("\n".join(rows[1:]), self._outline.path(), "table", rows[0]))
+
+
+def _rows(table: Any) -> Iterator[Any]:
+    """The rows of a table itself."""
+    for child in table.iter():
+        if child.tag == "tr":
+            yield child
+        elif child.tag in ("thead", "tbody", "tfoot"):
+            yield from (row for row in child.iter() if row.tag == "tr")
 
 
 def _place_of(node: Any) -> tuple[Any, bool]:

@@ -40,7 +40,7 @@ def fitting(hits: Iterable[Hit], max_chars: int, max_bytes: int | None) -> list[
         max_bytes: of the whole message, as the model's window has room; None: no bound.
     """
     taken: list[Hit] = []
-    chars, size = 0, len(reference_message([]).encode())
+    chars, size = 0, len(reference_message([]).encode()) - 1  # a line end less than excerpts
     for hit in hits:
         cost = len(_excerpt(len(taken) + 1, hit).encode("utf-8", "replace")) + 1
         if chars + len(hit.text) <= max_chars and (max_bytes is None or size + cost <= max_bytes):

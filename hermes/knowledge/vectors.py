@@ -158,8 +158,11 @@ class RemoteModel:
             found = self._ask(self._endpoint, texts, self._allowance)
         except OSError as error:
             raise EmbedderFailed(f"The embedder {self._endpoint.model} gave no vectors: {error}.") from error
-        matrix = np.asarray(found, np.float32)
-        if matrix.ndim != 2 or len(matrix) != len(texts) or not np.isfinite(matrix).all():
+        try:
+            matrix = np.asarray(found, np.float32)
+        except (TypeError, ValueError):  # of different lengths, or no numbers
+            matrix = np.empty(0, np.float32)
+        if matrix.ndim != 2 or len(matrix) != len(texts) or not matrix.size or not np.isfinite(matrix).all():
             raise EmbedderFailed(f"The embedder {self._endpoint.model} gave no vectors that can be used.")
         unit: Matrix = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
         return unit
