@@ -19,7 +19,7 @@ from hermes.web.dashboard.frame import Toast
 from hermes.web.dashboard.site import Site
 from hermes.web.dashboard.uploads import MOST_FILES, content_of
 from hermes.web.dashboard.views.kept import Kept
-from hermes.web.dashboard.views.knowledge import Tested, Wanted, knowledge_view, tested
+from hermes.web.dashboard.views.knowledge import Tested, Wanted, found_by, knowledge_view
 
 PAGE: Final = "/dashboard/knowledge"
 PART: Final = "/dashboard/ui/knowledge"
@@ -192,7 +192,7 @@ def _found(site: Site, wanted: Wanted) -> Tested:
     began = time.perf_counter()
     hits = library.search(wanted.question, selection, knowledge.top_k, 0.0)
     duration_ms = (time.perf_counter() - began) * 1000
-    return tested(wanted.question, hits, library.chunks_in(selection), duration_ms, knowledge.min_score)
+    return found_by(wanted.question, hits, library.chunks_in(selection), duration_ms, knowledge.min_score)
 
 
 def _quietly(act: Any, *args: Any) -> None:

@@ -179,7 +179,7 @@ def line_of(document: Document, identity: Identity | None, uses: int, now: float
     return Line(document, kind, state, uses, at)
 
 
-def tested(question: str, hits: Sequence[Hit], chunks: int, duration_ms: float, min_score: float) -> Tested:
+def found_by(question: str, hits: Sequence[Hit], chunks: int, duration_ms: float, min_score: float) -> Tested:
     """What a question has found, its words marked in the passages."""
     words = {word.lower() for word in WORD.findall(question) if len(word) >= LEAST_WORD_CHARS}
     return Tested(
