@@ -195,9 +195,14 @@ class Hermes:
         self.learning.follow(self.policies.current().routing.surrogate)
 
     def follow_knowledge(self) -> None:
-        """Takes up what others have changed in the documents; for a loop."""
+        """Takes up what others have changed in the documents; for a loop.
+
+        Raises:
+            EmbedderFailed: there can be no vectors; the loop tells it once.
+        """
         if self.policies.current().knowledge.enabled:
             self.shelf.renew()
+            self.library.identity()  # loads the local model before the first request that needs it
 
     def note_key_use(self) -> None:
         """Stores when which API key was used last."""

