@@ -35,6 +35,7 @@ from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
 from hermes.errors import BooksUnreadable, ConfigurationInvalid, DatabaseUnavailable, NotFound
 from hermes.gateway import Call, Gateway
+from hermes.knowing import Knowing
 from hermes.knowledge.ground import Grounder
 from hermes.knowledge.library import Library
 from hermes.knowledge.shelf import Shelf
@@ -426,7 +427,7 @@ def build(settings: Settings) -> Hermes:
         policies.on_swap(follow)
     gateway = Gateway(
         policies, directories, auth, switch, Quota(store, Limits(), budgets), router, sessions, upstreams,
-        knowing.grounder, knowing.local_model,
+        Knowing(knowing.grounder, knowing.local_model),
         _exchanges(prices, ledger, metrics, redactor), events.emit, metrics, redactor,
     )  # fmt: skip
     metrics.watch(

@@ -19,15 +19,10 @@ from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
 from hermes.admission.residency import Ruling, Subject, rule_on, search_for
 from hermes.admission.switch import KillSwitch
-from hermes.chatrequest import ChatRequest, room_tokens
-from hermes.contractrequest import with_reference
 from hermes.directory import DirectoryBox
-from hermes.embeddingrequest import EmbeddingRequest
-from hermes.errors import DeadlineExceeded, InvalidRequest
+from hermes.errors import InvalidRequest
 from hermes.halves import LOCAL_EMBEDDER, Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
-from hermes.knowledge import embeddings
-from hermes.knowledge.ground import Asked, Grounder
-from hermes.knowledge.vectors import LocalModel
+from hermes.knowing import Knowing
 from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy, PolicyBox
@@ -82,8 +77,7 @@ class Gateway:
         router: Router,
         sessions: Sessions,
         upstreams: Upstreams,
-        knowledge: Grounder,
-        local_model: LocalModel,
+        knowing: Knowing,
         begin: Callable[[Call], Exchange],
         emit: Emit,
         metrics: Metrics,
@@ -100,8 +94,7 @@ class Gateway:
         self._embeddings = EmbeddingHalf()
         self._sessions = sessions
         self._upstreams = upstreams
-        self._knowledge = knowledge
-        self._local_model = local_model
+        self._knowing = knowing
         self._begin = begin
         self._emit = emit
         self._metrics = metrics
@@ -174,9 +167,9 @@ class Gateway:
                 self._note_decision(decision, cascade, stream=incoming.chat.stream)
 
             # What should it know? The role has said already whose window that must fit.
-            chat = self._knowing(incoming, cascade, policy, allowance, exchange)
             if cascade.endpoints[0] is LOCAL_EMBEDDER:
-                return self._embedded(chat, exchange, hold.headers, call, until)
+                return self._knowing.embedded(incoming, exchange, hold.headers, call.lifeline, until)
+            chat = self._knowing.informed(incoming, cascade, policy, allowance, exchange)
 
             # Who answers first?
             ask = Ask(
@@ -218,47 +211,6 @@ class Gateway:
         raw = call.read_body(policy.server.max_body_bytes)
         exchange.waited((self._clock() - began) * 1000)
         return half.read(raw, call.said, principal, policy)
-
-    def _knowing(
-        self, incoming: Incoming, cascade: Cascade, policy: Policy, allowance: Allowance, exchange: Exchange
-    ) -> ChatRequest | EmbeddingRequest:
-        """The request with what the operator's documents say to it; as it is where nobody asks for that."""
-        chat = incoming.chat
-        if incoming.role is None or not policy.knowledge.enabled or not isinstance(chat, ChatRequest):
-            return chat
-        question = last_user_text(chat.messages) or ""
-        first = next(filter(allowance.permits, cascade.endpoints), cascade.endpoints[0])
-        room = room_tokens(chat, first, exchange.prompt_tokens())
-        asked = Asked(incoming.context_hint, incoming.use_case, question, room)
-        grounded = self._knowledge.ground(asked, policy, allowance)
-        exchange.waited(grounded.waited_ms)
-        if not grounded.noted:
-            return chat
-        known = with_reference(chat, grounded.message)
-        exchange.grounded(known.messages, grounded.noted)
-        return known
-
-    def _embedded(
-        self,
-        request: ChatRequest | EmbeddingRequest,
-        exchange: Exchange,
-        headers: Sequence[tuple[str, str]],
-        call: Call,
-        until: float,
-    ) -> Reply:
-        """The answer of the model in this process; its row is written before its first byte leaves."""
-
-        def between() -> None:
-            call.lifeline.check()
-            if self._clock() > until:
-                raise DeadlineExceeded("The time for this request is over; send fewer texts.", (), retry_after_s=1.0)
-
-        exchange.turned_to(LOCAL_EMBEDDER, 0)
-        with call.lifeline:
-            body, usage = embeddings.answer(self._local_model, request.body, between)
-        exchange.settle("ok", usage=usage)
-        told = [("X-Hermes-Model", LOCAL_EMBEDDER.model), ("X-Hermes-Cost-Usd", "0.000000000")]
-        return Reply(200, [*told, *headers, ("Content-Type", "application/json")], [body])
 
     def _first_answer(self, ask: Ask, decision: Decision | None, exchange: Exchange, lifeline: Lifeline) -> Answer:
         """The cascade's answer, with one `route` event however it ends."""

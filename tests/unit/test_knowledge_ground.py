@@ -329,7 +329,7 @@ def test_a_passage_that_is_not_near_enough_is_left_out() -> None:
 def test_an_embedder_elsewhere_sees_nothing_that_may_not_go_there() -> None:
     seen: list[Any] = []
 
-    def ask(endpoint: Endpoint, texts: Sequence[str]) -> list[list[float]]:
+    def ask(endpoint: Endpoint, texts: Sequence[str], allowance: Allowance) -> list[list[float]]:
         seen.append(texts)
         return [[3.0, 4.0] for _ in texts]
 
@@ -343,13 +343,13 @@ def test_an_embedder_elsewhere_sees_nothing_that_may_not_go_there() -> None:
 @pytest.mark.parametrize("found", [[], [[1.0, 2.0], [1.0]], [[float("nan")]], [["x"]], [[]]])
 def test_vectors_that_are_none_are_refused(found: Any) -> None:
     with pytest.raises(EmbedderFailed):
-        RemoteModel(ENDPOINT, lambda endpoint, texts: found).question("hello")
+        RemoteModel(ENDPOINT, lambda endpoint, texts, allowance: found).question("hello")
 
 
 def test_many_passages_go_in_batches_and_come_back_in_order() -> None:
     sizes: list[int] = []
 
-    def ask(endpoint: Endpoint, texts: Sequence[str]) -> list[list[float]]:
+    def ask(endpoint: Endpoint, texts: Sequence[str], allowance: Allowance) -> list[list[float]]:
         sizes.append(len(texts))
         return [[float(text), 1.0] for text in texts]
 
