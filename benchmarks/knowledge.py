@@ -14,9 +14,12 @@ noticed.
 
 from __future__ import annotations
 
+import os
+
 from gevent import monkey
 
 monkey.patch_all()  # as in the server: what is measured is what its streams would notice
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as gunicorn.conf.py has it
 
 import argparse  # noqa: E402
 import json  # noqa: E402
