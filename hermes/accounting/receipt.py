@@ -43,10 +43,10 @@ def receipt(row: Row, cascades: Mapping[Tier, Cascade], prices: Prices) -> dict[
         "row": {name: value for name, value in row.items() if name != "details"},
         "decision": [*_choice(row), *_outcome(row, attempts)],
         "attempts": attempts,
-        "knowledge": details.get("knowledge"),
         "masked": details.get("masked") or [],
         "price": {"model": row["model"], "usd": row["estimated_cost_usd"]},
         "other_tier": _other_tier(row, cascades, prices),
+        **{name: details[name] for name in ("knowledge",) if name in details},
     }
 
 
