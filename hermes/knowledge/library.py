@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import gevent
 import numpy as np
 from gevent.lock import BoundedSemaphore
 
@@ -27,6 +28,7 @@ from hermes.knowledge.vectors import Embedder, Identity, breathe
 
 MOST_NAME_CHARS: Final = 256
 MOST_QUESTION_CHARS: Final = 4000
+SOON_DIGESTED_BYTES: Final = 1024 * 1024
 PROGRESS_EVERY_S: Final = 1.0
 CUT_SHORT: Final = "Its reading was cut short; give it again."
 STALE_S: Final = 60.0
@@ -253,7 +255,15 @@ def named(
     if SEPARATOR in place:
         raise InvalidRequest("use_case must not hold a /, which divides it from the entity.", param="use_case")
     about = "" if entity in (None, "") else clean_name(entity, "entity")
-    return NewDocument(place, about, name, str(found), hashlib.sha256(raw).hexdigest())
+    return NewDocument(place, about, name, str(found), _digest(raw))
+
+
+def _digest(raw: bytes) -> str:
+    """The SHA-256 of a document; a large one's in a native thread, where it holds nobody up."""
+    if len(raw) <= SOON_DIGESTED_BYTES:
+        return hashlib.sha256(raw).hexdigest()
+    found: str = gevent.get_hub().threadpool.apply(lambda: hashlib.sha256(raw).hexdigest())
+    return found
 
 
 def clean_name(value: Any, field: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 
 import gevent
 import orjson
+from gevent.lock import BoundedSemaphore
 
 from hermes.errors import InvalidRequest, PayloadTooLarge
 from hermes.knowledge.blocks import Unreadable
@@ -25,6 +26,10 @@ SMALL_BYTES: Final = 16 * 1024
 TIMEOUT_S: Final = 300.0
 MOST_SAID: Final = 500
 LINES_IN_A_ROW: Final = 500
+MOST_AT_ONCE: Final = 2
+
+_at_once = BoundedSemaphore(MOST_AT_ONCE)
+"""Fifty files that come together must not become fifty processes."""
 
 
 def read(raw: bytes, fmt: str, source: str) -> list[Passage]:
@@ -50,6 +55,11 @@ def known_formats() -> str:
 
 
 def _read_elsewhere(raw: bytes, fmt: str) -> list[Passage]:
+    with _at_once:
+        return _read_by_process(raw, fmt)
+
+
+def _read_by_process(raw: bytes, fmt: str) -> list[Passage]:
     command = [sys.executable, "-m", "hermes.knowledge.reading", fmt]
     process = subprocess.Popen(  # noqa: S603  (our own program; the format is one of ours)
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT

@@ -6,6 +6,7 @@ their place, in one transaction. Every such change leaves an audit row, by whose
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -20,6 +21,8 @@ from hermes.storage.db import Database
 from hermes.storage.models import AuditRow, DocumentRow, EmbeddingRow, is_on_postgres
 
 Result = TypeVar("Result")
+
+log = logging.getLogger("hermes-router.storage")
 
 ACTIONS: Final = "knowledge."
 INSERTED_AT_ONCE: Final = 40
@@ -91,7 +94,12 @@ class KnowledgeRepository:
 
     def has_pgvector(self) -> bool:
         """Whether the database itself searches; it is made ready for that where it can be."""
-        return is_on_postgres() and self._database.write(pgvector.prepare)
+        if not is_on_postgres():
+            return False
+        is_ready = self._database.write(pgvector.prepare)
+        if not is_ready:
+            log.info("Knowledge is searched in memory, as this Postgres has no extension vector that may be used")
+        return is_ready
 
     def fill_pgvector(self) -> int:
         """Gives some passages that do not have it yet the database's own kind of vector; how many. 0: all have it."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
+import gevent
 from flask import Blueprint, Response, jsonify, request
 
 from hermes.admission.fields import Fields
 from hermes.bootstrap import Hermes
+from hermes.chatrequest import read_object
 from hermes.documents import NewDocument
 from hermes.errors import InvalidRequest
 from hermes.knowledge.library import MOST_QUESTION_CHARS, clean_name, named
 from hermes.knowledge.reader import MOST_BYTES
 from hermes.knowledge.reading import TYPES
 from hermes.knowledge.selection import Selection
+from hermes.turns import MOMENT_S
 from hermes.web.caller import operator
 from hermes.web.http import read_body
 
@@ -25,6 +26,7 @@ MOST_BODY_BYTES: Final = 2 * MOST_BYTES
 """A file as base64 is a third longer, and as escaped JSON up to twice as long."""
 
 MOST_TOP_K: Final = 50
+PIECE_CHARS: Final = 4 * 256 * 1024
 NEW: Final = ("use_case", "entity", "source", "text", "content_base64", "format")
 SEARCH: Final = ("query", "use_case", "entity", "top_k", "min_score")
 NAME: Final = ("id", "use_case", "entity", "source")
@@ -84,7 +86,9 @@ def add_routes(bp: Blueprint, hermes: Hermes) -> None:
             clean_name(fields.get("use_case"), "use_case") if fields.has("use_case") else None,
             clean_name(fields.get("entity"), "entity") if fields.has("entity") else None,
         )
-        question = fields.text("query", MOST_QUESTION_CHARS)
+        question = fields.get("query")
+        if not isinstance(question, str) or not 0 < len(question.strip()) <= MOST_QUESTION_CHARS:
+            raise InvalidRequest(f"query must be a text of {MOST_QUESTION_CHARS:,} characters at most.", param="query")
         hits = hermes.library.search(question, selection, top_k, float(min_score))
         return jsonify({"hits": [hit.shown() for hit in hits]})
 
@@ -107,13 +111,22 @@ def _sent(args: Mapping[str, str]) -> tuple[bytes, NewDocument]:
 def _content(fields: Fields) -> bytes:
     text, packed = fields.get("text"), fields.get("content_base64")
     if isinstance(text, str) and packed is None:
-        return text.encode()
+        return text.encode("utf-8", "replace")
     if isinstance(packed, str) and text is None:
-        try:
-            return base64.b64decode(packed, validate=True)
-        except binascii.Error:
-            raise InvalidRequest("content_base64 must be base64.", param="content_base64") from None
+        return _unpacked(packed)
     raise InvalidRequest("Either text or content_base64 must be given, as a text.", param="text")
+
+
+def _unpacked(packed: str) -> bytes:
+    """A file that came as base64, piece by piece: others have their turns meanwhile."""
+    pieces = []
+    try:
+        for start in range(0, len(packed), PIECE_CHARS):
+            pieces.append(base64.b64decode(packed[start : start + PIECE_CHARS], validate=True))
+            gevent.sleep(MOMENT_S)
+    except ValueError:  # binascii's is one; so is that of signs that are not ASCII
+        raise InvalidRequest("content_base64 must be base64, without line ends.", param="content_base64") from None
+    return b"".join(pieces)
 
 
 def _number(value: Any) -> int:
@@ -124,7 +137,5 @@ def _number(value: Any) -> int:
 
 
 def _json() -> Any:
-    try:
-        return orjson.loads(read_body(request.environ, MOST_BODY_BYTES))
-    except orjson.JSONDecodeError:
-        raise InvalidRequest("The body must be JSON.") from None
+    raw = read_body(request.environ, MOST_BODY_BYTES)
+    return read_object(raw)[0]

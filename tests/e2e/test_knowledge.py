@@ -245,3 +245,44 @@ def test_a_stream_goes_on_while_a_document_gets_its_vectors(known: World, key: s
     assert took < 5
     assert "14 days" in sent(known)[0]["content"], "the question did not wait for the document"
     assert {one["state"] for one in documents(known)} == {"ready"}
+
+
+def test_a_residency_rule_binds_an_embedder_elsewhere(world: World, key: str) -> None:
+    elsewhere = {"model": "e", "base_url": world.teacher.base_url, "api_key_env": "PROVIDER_KEY_1", "region": "us"}
+    rules = [{"match": {"use_case": "private"}, "regions": ["eu"], "action": "allow"}]
+    world.configure(
+        knowledge={**ON, "embedder": elsewhere},
+        simple=[world.endpoint(world.primary, region="eu")],
+        residency={"rules": rules},
+    )
+    world.teacher.script(lambda call: replies.answer(payload={"data": [{"index": 0, "embedding": [1.0, 2.0]}]}))
+    give(world, "Refunds are slow.")
+    asked_before = len(world.teacher.calls)
+
+    answer = complete(world, key, context_hint="shop", metadata={**METADATA, "use_case": "private"})
+
+    assert answer.status == 200
+    assert sent(world) == [QUESTION]
+    assert len(world.teacher.calls) == asked_before
+    told = world.gateway.admin("GET", f"/admin/usage/{answer.request_id}").json["knowledge"]
+    assert "residency" in told["note"]
+    world.gateway.admin("DELETE", "/admin/knowledge?use_case=shop")
+
+
+def test_what_is_embedded_here_goes_nowhere_so_no_rule_about_places_is_for_it(world: World) -> None:
+    world.configure(
+        simple=[world.endpoint(world.primary, region="eu")],
+        residency={"rules": [{"match": {"data_classes": ["secret"]}, "regions": ["eu"], "action": "allow"}]},
+    )
+    body = {"model": "any", "input": "hello", "metadata": {"data_classes": "secret"}}
+
+    assert world.gateway.request("POST", "/v1/embeddings", {}, body).status == 200
+
+
+def test_halves_of_characters_are_taken_and_asked_for(known: World) -> None:
+    raw = b'{"use_case": "shop", "source": "half.md", "text": "half \\ud83d of a sign"}'
+    admin = {"Authorization": "Bearer canary-admin-key", "Content-Type": "application/json"}
+
+    assert known.gateway.request("POST", "/admin/knowledge", admin, raw).status == 201
+    query = b'{"query": "half \\ud83d of"}'
+    assert known.gateway.request("POST", "/admin/knowledge/search", admin, query).status == 200
