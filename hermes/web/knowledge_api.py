@@ -71,6 +71,10 @@ def add_routes(bp: Blueprint, hermes: Hermes) -> None:
         actor = operator(hermes)
         return jsonify(hermes.library.go_on(hermes.library.again(document_id, actor), actor).shown()), 201
 
+    _add_search(bp, hermes)
+
+
+def _add_search(bp: Blueprint, hermes: Hermes) -> None:
     @bp.post("/admin/knowledge/search")
     def search() -> Response:
         fields = Fields(_json(), SEARCH)
