@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hermes.embedding.centred import CentredE5
 from hermes.embedding.models import EmbedderMissing
-from hermes.errors import HermesError
+from hermes.errors import EmbedderFailed
 from hermes.types import ANYONE, Allowance, Endpoint
 
 Vector = NDArray[np.float32]
@@ -40,12 +40,6 @@ TAIL_CHARS: Final = 300
 KEPT_QUESTIONS: Final = 512
 BATCH: Final = 32
 """Texts that an endpoint is asked for at once."""
-
-
-class EmbedderFailed(HermesError):
-    """No vectors could be had; the text says why, and what to do."""
-
-    status, code = 503, "embedder_unavailable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 from hermes.documents import NewChunk, NewDocument
-from hermes.errors import InvalidRequest, NotFound
+from hermes.errors import EmbedderFailed, InvalidRequest, NotFound
 from hermes.knowledge.library import Library, named
 from hermes.knowledge.selection import Selection
 from hermes.knowledge.shelf import Shelf
-from hermes.knowledge.vectors import EmbedderFailed, Identity, Vector
+from hermes.knowledge.vectors import Identity, Vector
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
 from hermes.storage.knowledge import KnowledgeRepository

@@ -15,14 +15,14 @@ import pytest
 from hermes.chatrequest import ChatRequest, room_tokens
 from hermes.contractrequest import ContractRequest, with_house_voice, with_reference
 from hermes.documents import Chunk, Document, Hit
-from hermes.errors import DatabaseUnavailable, InvalidRequest
+from hermes.errors import DatabaseUnavailable, EmbedderFailed, InvalidRequest
 from hermes.knowledge import embeddings
 from hermes.knowledge.ground import Asked, Grounder
 from hermes.knowledge.index import Index, joined
 from hermes.knowledge.reference import fitting, reference_message
 from hermes.knowledge.selection import Selection, select
 from hermes.knowledge.shelf import Shelf
-from hermes.knowledge.vectors import EmbedderFailed, Identity, RemoteModel, Vector
+from hermes.knowledge.vectors import Identity, RemoteModel, Vector
 from hermes.policy import KnowledgePolicy, Policy
 from hermes.types import Allowance, Endpoint, Place
 
