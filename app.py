@@ -30,6 +30,7 @@ RETENTION_EVERY_S = 3.0
 """How soon after the start; then one worker does it once an hour."""
 
 SURROGATE_EVERY_S = 1.0
+KNOWLEDGE_EVERY_S = 0.4
 STOP_WAIT_S = 5.0
 
 try:
@@ -56,6 +57,7 @@ loops.every(SWITCH_EVERY_S, hermes.switch.look, "kill switch")
 loops.every(KEY_USE_EVERY_S, hermes.note_key_use, "key use")
 loops.every(PROFILE_EVERY_S, hermes.renew_profile, "profile hint")
 loops.every(SURROGATE_EVERY_S, hermes.follow_surrogate, "surrogate")
+loops.every(KNOWLEDGE_EVERY_S, hermes.follow_knowledge, "knowledge")
 loops.every(STALE_EVERY_S, hermes.transport.close_stale, "idle connections")
 loops.every(BUDGETS_EVERY_S, hermes.weigh_budgets, "budget use")
 loops.every(LEDGER_EVERY_S, hermes.ledger.check, "ledger")

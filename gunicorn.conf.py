@@ -13,6 +13,9 @@ from pathlib import Path
 HERE = str(Path(__file__).resolve().parent)
 # First of all, before the working directory: some other app.py there must not be taken for ours.
 sys.path[:] = [HERE, *(path for path in sys.path if path != HERE)]
+# Before anybody imports numpy: a product that is shared out to every core is hardly done sooner, and its threads, which
+# wait by spinning, take the cores from the event loops.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from hermes.cli.start import Start, read_start  # noqa: E402
 from hermes.errors import ConfigurationInvalid, StartRefused  # noqa: E402

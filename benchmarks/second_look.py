@@ -34,9 +34,9 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
+from hermes.embedding.models import MINILM, open_embedder  # noqa: E402
 from hermes.learning.rows import read_rows  # noqa: E402
 from hermes.routing import artifact  # noqa: E402
-from hermes.routing.embedders import MINILM, open_embedder  # noqa: E402
 from hermes.routing.surrogates import STARTER  # noqa: E402
 
 EVALUATION = ROOT / "benchmarks" / "data" / "prompts_eval.jsonl"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 
@@ -36,6 +36,11 @@ from hermes.demo import DemoServer, demo_config, start_demo
 from hermes.directory import Budget, DirectoryBox
 from hermes.errors import BooksUnreadable, ConfigurationInvalid, DatabaseUnavailable, NotFound
 from hermes.gateway import Call, Gateway
+from hermes.knowing import Knowing
+from hermes.knowledge.ground import Grounder
+from hermes.knowledge.library import Library
+from hermes.knowledge.shelf import Shelf
+from hermes.knowledge.vectors import Embedder, LocalModel, RemoteModel
 from hermes.learning.live import REPORT_HOURS, Learning
 from hermes.metadata import name_of
 from hermes.observe import logs
@@ -66,6 +71,7 @@ from hermes.storage.daysums import DaySums
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
 from hermes.storage.hints import HintRepository
+from hermes.storage.knowledge import KnowledgeRepository
 from hermes.storage.labels import LabelRepository
 from hermes.storage.live import LiveDirectory
 from hermes.storage.reports import Reports
@@ -74,7 +80,7 @@ from hermes.storage.residency import ResidencyRecords
 from hermes.storage.retention import Retention
 from hermes.storage.spending import Spending
 from hermes.storage.trail import Trail
-from hermes.types import Allowance, UsageRecord
+from hermes.types import ANYONE, Allowance, UsageRecord
 from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
 from hermes.upstream.call import Caller
@@ -146,6 +152,8 @@ class Hermes:
     persona: Persona
     surrogates: Surrogates
     learning: Learning
+    shelf: Shelf
+    library: Library
     demo: DemoServer | None
     bound: ServerPolicy | None
     """Where the server listens; None where the environment says so."""
@@ -191,6 +199,16 @@ class Hermes:
     def follow_surrogate(self) -> None:
         """Takes up a surrogate that was fitted meanwhile, and what audits say of it; for a background loop."""
         self.learning.follow(self.policies.current().routing.surrogate)
+
+    def follow_knowledge(self) -> None:
+        """Takes up what others have changed in the documents; for a loop.
+
+        Raises:
+            EmbedderFailed: there can be no vectors; the loop tells it once.
+        """
+        if self.policies.current().knowledge.enabled:
+            self.shelf.renew()
+            self.library.identity()  # loads the local model before the first request that needs it
 
     def note_key_use(self) -> None:
         """Stores when which API key was used last."""
@@ -388,7 +406,6 @@ def build(settings: Settings) -> Hermes:
     spending = Spending(database, lambda: drain.flush(FLUSH_WAIT_S), is_summed=backfill.is_complete)
     books = Books(store, spending, is_store_away=lambda: isinstance(store, ResilientStore) and store.is_away)
     budgets = Budgets(books, store, prices)
-    quota = Quota(store, Limits(), budgets)
 
     # Who decides, and who answers.
     transport = Transport(settings.connect_timeout_s)
@@ -405,6 +422,7 @@ def build(settings: Settings) -> Hermes:
     policies = PolicyBox(persona.applied(policy))
     editor = DirectoryEditor(directory, digest, lambda: policies.current().gateway.roles, live.refresh)
     trail = Trail(directory.note)
+    knowing = _knowing(database, asker, policies.current)
     for follow in (
         lambda new: redactor.learn(new.secrets | own_secrets),
         router.prepare,
@@ -413,7 +431,8 @@ def build(settings: Settings) -> Hermes:
     ):
         policies.on_swap(follow)
     gateway = Gateway(
-        policies, directories, auth, switch, quota, router, sessions, upstreams,
+        policies, directories, auth, switch, Quota(store, Limits(), budgets), router, sessions, upstreams,
+        Knowing(knowing.grounder, knowing.local_model),
         _exchanges(prices, ledger, metrics, redactor), events.emit, metrics, redactor,
     )  # fmt: skip
     metrics.watch(
@@ -466,6 +485,8 @@ def build(settings: Settings) -> Hermes:
         persona=persona,
         surrogates=surrogates,
         learning=learning,
+        shelf=knowing.shelf,
+        library=knowing.library,
         demo=demo,
         bound=None if settings.bind else policy.server,
     )
@@ -539,6 +560,27 @@ def _exchanges(prices: PriceBook, ledger: Ledger, metrics: Metrics, redactor: Re
         return Exchange(record, write=write, prices=prices, began=call.began)
 
     return begin
+
+
+class _Knowing(NamedTuple):
+    """The parts of knowledge."""
+
+    shelf: Shelf
+    library: Library
+    grounder: Grounder
+    local_model: LocalModel
+
+
+def _knowing(database: Database, asker: Asker, policy: Callable[[], Policy]) -> _Knowing:
+    repository = KnowledgeRepository(database)
+    shelf = Shelf(repository)
+    local_model = LocalModel()
+
+    def embedder_of(policy: Policy, allowance: Allowance = ANYONE) -> Embedder:
+        return RemoteModel(policy.embedder, asker.embed, allowance) if policy.embedder is not None else local_model
+
+    library = Library(repository, shelf, lambda: embedder_of(policy()))
+    return _Knowing(shelf, library, Grounder(shelf, embedder_of), local_model)
 
 
 def _checked(spool: Spool) -> Spool:

@@ -15,10 +15,14 @@ import orjson
 from hermes import largejson, rawjson
 from hermes.errors import InvalidRequest
 from hermes.jsonmap import LARGE_BYTES, Member, Unreadable
+from hermes.types import Endpoint
 
 MAX_MESSAGES = 20_000
 MAX_PARTS = 20_000
 """Of all messages together. Both are more than any conversation has, and few enough to be looked at one by one."""
+
+USUAL_ANSWER_TOKENS = 1024
+"""Left for an answer whose length the caller does not say."""
 
 SMALLEST_PART = len("0,")
 
@@ -141,6 +145,20 @@ class ChatRequest:
         if isinstance(response_format, dict) and response_format.get("type") == "json_schema":
             needed.add("json_schema")
         return frozenset(needed)
+
+
+def room_tokens(request: ChatRequest, endpoint: Endpoint, prompt_tokens: int) -> int | None:
+    """How many tokens an endpoint's window has left beside the prompt and the answer; None: nobody knows.
+
+    Args:
+        prompt_tokens: the estimate for the request as it is.
+    """
+    window = endpoint.context_window
+    if window is None:
+        return None
+    asked = [request.body.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    answer = max((value for value in asked if isinstance(value, int)), default=USUAL_ANSWER_TOKENS)
+    return max(0, window - prompt_tokens - max(0, answer))
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:

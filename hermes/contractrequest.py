@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 
 import orjson
 
@@ -22,6 +23,7 @@ from hermes.metadata import MAX_NAME_CHARS, classes_of, name_of
 OWN_FIELDS = ("role", "context_hint", "metadata")
 RESPONSE_FORMATS = ("text", "json_object")
 DEFAULT_ROLE = "chat"
+INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
 MAX_HINT_CHARS = 10_000
 """Of a context_hint, which is a name or a question, not a document."""
 
@@ -73,14 +75,34 @@ class ContractRequest:
 
 def with_house_voice(request: ChatRequest, voice: str) -> ChatRequest:
     """The request with the operator's system text as the first of its messages; the caller's own come after it."""
-    if not voice:
+    return _with_system(request, voice, 0) if voice else request
+
+
+def with_reference(request: ChatRequest, text: str) -> ChatRequest:
+    """The request with a further system message, behind those it begins with and in front of the conversation.
+
+    There it parts no tool call from its result, models that take instructions only at the beginning take it, and what
+    a provider keeps of the instructions for the next request stays the same.
+    """
+    if not text:
         return request
-    message = {"role": "system", "content": voice}
-    messages = [message, *request.messages]
+    roles = (message.get("role") for message in request.messages)
+    return _with_system(request, text, sum(1 for _ in takewhile(INSTRUCTION_ROLES.__contains__, roles)))
+
+
+def _with_system(request: ChatRequest, text: str, after: int) -> ChatRequest:
+    """A system message behind so many of the others; in front of all where these are too long to be looked over."""
     members = rawjson.members(request.raw) if request.members is None else request.members
     before = request.changes.get("messages") or _written(request.raw, members)
-    inside = before.index(b"[") + 1
-    written = b"".join((before[:inside], orjson.dumps(message), b",", memoryview(before)[inside:]))
+    place = rawjson.behind_items(before, after)
+    if place is None:
+        after, place = 0, before.index(b"[") + 1
+    message = {"role": "system", "content": text}
+    messages = [*request.messages[:after], message, *request.messages[after:]]
+    new = orjson.dumps(message)
+    piece = (b",", new) if after else (new, b",")
+    view = memoryview(before)
+    written = b"".join((view[:place], *piece, view[place:]))
     return replace(
         request,
         body={**request.body, "messages": messages},

@@ -17,6 +17,7 @@
     ├── Overloaded            503  more comes than can be done
     ├── BooksUnreadable       503  what was spent cannot be told, and the operator lets nobody pass then
     ├── DatabaseUnavailable   503  what was asked for is in the database, which does not answer
+    ├── EmbedderFailed        503  no vectors could be had
     ├── DeadlineExceeded      504  the time for the whole request is over
     ├── ConfigurationInvalid  400  a list of problems, each with its place
     └── StartRefused               the process must not start like this
@@ -148,6 +149,12 @@ class DatabaseUnavailable(HermesError):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.reason})"
+
+
+class EmbedderFailed(HermesError):
+    """No vectors could be had; the text says why, and what to do."""
+
+    status, code = 503, "embedder_unavailable"
 
 
 class UpstreamFailed(HermesError):

@@ -20,7 +20,8 @@ from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
 from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
-from hermes.halves import Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
+from hermes.halves import LOCAL_EMBEDDER, Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
+from hermes.knowing import Knowing
 from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy, PolicyBox
@@ -76,6 +77,7 @@ class Gateway:
         router: Router,
         sessions: Sessions,
         upstreams: Upstreams,
+        knowing: Knowing,
         begin: Callable[[Call], Exchange],
         emit: Emit,
         metrics: Metrics,
@@ -92,6 +94,7 @@ class Gateway:
         self._embeddings = EmbeddingHalf()
         self._sessions = sessions
         self._upstreams = upstreams
+        self._knowing = knowing
         self._begin = begin
         self._emit = emit
         self._metrics = metrics
@@ -164,9 +167,14 @@ class Gateway:
                 exchange.decided(decision)
                 self._note_decision(decision, cascade, stream=incoming.chat.stream)
 
+            # What should it know? The role has said already whose window that must fit.
+            if cascade.endpoints[0] is LOCAL_EMBEDDER:
+                return self._knowing.embedded(incoming, exchange, hold.headers, call.lifeline, until)
+            chat = self._knowing.informed(incoming, cascade, policy, allowance, exchange)
+
             # Who answers first?
             ask = Ask(
-                incoming.chat,
+                chat,
                 cascade,
                 policy,
                 deadline=call.began + (timeout_s or cascade.timeout_s),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from hermes.admission.auth import require_role, with_user
 from hermes.chatrequest import ChatRequest
@@ -19,7 +19,7 @@ from hermes.errors import InvalidRequest
 from hermes.metadata import classes_of, name_of, session_of
 from hermes.policy import Policy
 from hermes.routing.router import Asked, Router
-from hermes.types import ANYONE, Allowance, Cascade, Decision, Endpoint, Principal
+from hermes.types import ANYONE, Allowance, Cascade, Decision, Endpoint, Price, Principal
 from hermes.upstream.catalog import pinned
 
 
@@ -41,6 +41,12 @@ class Incoming:
     is_legacy: bool = False
     first_text: str | None = None
     """The first user message as the caller wrote it, where something is masked in `chat`."""
+
+
+LOCAL_EMBEDDER: Final = Endpoint(
+    "local-embedder", "multilingual-e5-small", "", "this machine", needs_key=False, price=Price(0, 0)
+)
+"""Stands for the model that makes embeddings in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ class ContractHalf:
 
 
 class EmbeddingHalf:
-    """`/v1/embeddings`: the model that is asked for, else the configured embedder."""
+    """`/v1/embeddings`: the model that is asked for, else the configured embedder, which may be this machine."""
 
     scope: Scope = "router"
 
@@ -194,18 +200,16 @@ class EmbeddingHalf:
         self, incoming: Incoming, policy: Policy, directory: Directory, bounds: Bounds
     ) -> tuple[Decision | None, Cascade]:
         endpoint = _embedder(incoming, policy)
-        if endpoint is None:
-            raise InvalidRequest(
-                "No embedder is configured (knowledge.embedder), and no endpoint has this model.", param="model"
-            )
         return None, Cascade("simple", (endpoint,), endpoint.timeout_s)
 
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
-        endpoint = _embedder(incoming, policy)
-        return [endpoint] if endpoint is not None else []
+        return [_embedder(incoming, policy)]
 
     def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
-        return self.could_answer(incoming, policy, directory)
+        # What is computed here goes nowhere, so no rule about places is for it.
+        return [
+            endpoint for endpoint in self.could_answer(incoming, policy, directory) if endpoint is not LOCAL_EMBEDDER
+        ]
 
 
 def _primaries(policy: Policy) -> list[Endpoint]:
@@ -217,6 +221,6 @@ def _pinned_first(policy: Policy, directory: Directory, role: str) -> list[Endpo
     return [] if tier is None else [pinned(policy, tier, directory.pins.get(f"model.{role}")).endpoints[0]]
 
 
-def _embedder(incoming: Incoming, policy: Policy) -> Endpoint | None:
+def _embedder(incoming: Incoming, policy: Policy) -> Endpoint:
     asked = (e for e in policy.endpoints().values() if e.model == incoming.chat.model)
-    return next(asked, policy.embedder)
+    return next(asked, policy.embedder or LOCAL_EMBEDDER)

@@ -127,6 +127,19 @@ class BudgetsPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class KnowledgePolicy:
+    """Which calls get passages of the operator's documents, and how much of them."""
+
+    enabled: bool = False
+    use_cases: tuple[str, ...] = ()
+    """Calls of these get knowledge without asking for it."""
+
+    top_k: int = 4
+    min_score: float = 0.3
+    max_chars: int = 6000
+
+
+@dataclass(frozen=True, slots=True)
 class PersonaPolicy:
     """The files that describe the person behind the conversations."""
 
@@ -222,6 +235,7 @@ class Policy:
     gateway: GatewayPolicy = field(default_factory=GatewayPolicy)
     limits: LimitsPolicy = field(default_factory=LimitsPolicy)
     budgets: BudgetsPolicy = field(default_factory=BudgetsPolicy)
+    knowledge: KnowledgePolicy = field(default_factory=KnowledgePolicy)
     persona: PersonaPolicy = field(default_factory=PersonaPolicy)
     residency: ResidencyPolicy = field(default_factory=ResidencyPolicy)
     logging: LoggingPolicy = field(default_factory=LoggingPolicy)

@@ -17,6 +17,10 @@ from hermes.turns import Turn
 MODEL = b'"model"'
 MODEL_AND_VALUE = re.compile(rb'"model"[ \t\r\n]*+:[ \t\r\n]*+("[^"\\]*+")')
 BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([{}\[\]])', re.DOTALL)
+OPENING_BRACKETS = (b"{", b"[")
+MOST_LOOKED_AT_BYTES = 64 * 1024
+"""Of items whose ends are looked for: a millisecond or two at the worst."""
+
 ESCAPED_LETTER = b"\\u006"
 """Each letter of `model` begins so when it is escaped: `"mod\\u0065l"` is the same key."""
 
@@ -34,6 +38,29 @@ def members(raw: bytes) -> list[Member]:
         return survey(raw).members
     with Turn() as turn:
         return survey(raw, turn.pause).members
+
+
+def behind_items(raw: bytes, number: int) -> int | None:
+    """The place in a list of objects behind so many of them; None where they are longer than is looked at.
+
+    >>> raw = b'[{"a": "}]"}, {"b": [{}]}, {}]'
+    >>> [raw[:behind_items(raw, number)] for number in (0, 1, 2)]
+    [b'[', b'[{"a": "}]"}', b'[{"a": "}]"}, {"b": [{}]}']
+    """
+    start = raw.index(b"[") + 1
+    if not number:
+        return start
+    depth = 0
+    for bracket in BRACKET.finditer(raw, start, start + MOST_LOOKED_AT_BYTES):
+        kind = bracket.group(1)
+        if kind is None:
+            continue
+        depth += 1 if kind in OPENING_BRACKETS else -1
+        if depth == 0:
+            number -= 1
+            if not number:
+                return bracket.end()
+    return None
 
 
 def replaced(

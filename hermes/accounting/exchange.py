@@ -100,6 +100,15 @@ class Exchange:
             self.record.details = {**self.record.details, "deviation": decision.deviation}
         self.waited(decision.classifier_ms)
 
+    def grounded(self, messages: Sequence[Any], noted: Mapping[str, Any]) -> None:
+        """What the request was given to know; its prompt is longer from now on.
+
+        Args:
+            noted: for the row's details.
+        """
+        self._messages, self._prompt_tokens = messages, None
+        self.record.details = {**self.record.details, "knowledge": dict(noted)}
+
     def tried(self, attempt: Attempt) -> None:
         """An upstream call is over, or an endpoint was skipped."""
         self.attempts.append(attempt)

@@ -47,6 +47,7 @@ def receipt(row: Row, cascades: Mapping[Tier, Cascade], prices: Prices) -> dict[
         "masked": _masked(details.get("residency")),
         "price": {"model": row["model"], "usd": row["estimated_cost_usd"]},
         "other_tier": _other_tier(row, cascades, prices),
+        **{name: details[name] for name in ("knowledge",) if name in details},
     }
 
 

@@ -55,7 +55,7 @@ def open_directory() -> Iterator[OpenDirectory]:
     try:
         repository = DirectoryRepository(database)
         editor = DirectoryEditor(repository, digest, known_roles, lambda: None)
-        yield OpenDirectory(editor, repository, f"cli:{_user()}")
+        yield OpenDirectory(editor, repository, actor_here())
     finally:
         database.close()
 
@@ -87,6 +87,11 @@ def say_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def actor_here() -> str:
+    """Who works here, for audit rows."""
+    return f"cli:{_user()}"
 
 
 def _user() -> str:

@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "keys": "hermes.cli.keys:keys",
     "pins": "hermes.cli.pins:pins",
     "budgets": "hermes.cli.budgets:budgets",
+    "knowledge": "hermes.cli.knowledge:knowledge",
     "usage": "hermes.cli.usage:usage",
     "traces": "hermes.cli.traces:traces",
     "surrogate": "hermes.cli.surrogate:surrogate",

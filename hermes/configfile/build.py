@@ -20,6 +20,7 @@ from hermes.policy import (
     BreakerPolicy,
     BudgetsPolicy,
     GatewayPolicy,
+    KnowledgePolicy,
     LimitsPolicy,
     LoggingPolicy,
     PersonaPolicy,
@@ -65,6 +66,7 @@ def policy_of(root: schema.Root, findings: Findings, environment: Environment) -
         gateway=GatewayPolicy(dict(root.gateway.roles), root.gateway.house_voice),
         limits=LimitsPolicy(_limits(root.limits.per_user), _limits(root.limits.per_key)),
         budgets=_budgets(root.budgets),
+        knowledge=_knowledge(root.knowledge),
         persona=_persona(root.persona),
         residency=residency_of(root.residency),
         logging=LoggingPolicy(root.logging.store_prompts, root.logging.retention_days),
@@ -94,6 +96,10 @@ def _limits(part: schema.Limit) -> RateLimits:
 
 def _budgets(part: schema.Budgets) -> BudgetsPolicy:
     return BudgetsPolicy(part.timezone, part.on_store_failure, nanousd(part.unpriced_reserve_usd))
+
+
+def _knowledge(part: schema.Knowledge) -> KnowledgePolicy:
+    return KnowledgePolicy(part.enabled, _distinct(part.use_cases), part.top_k, part.min_score, part.max_chars)
 
 
 def _persona(part: schema.Persona) -> PersonaPolicy:

@@ -15,8 +15,8 @@ from typing import Final
 
 from gevent.threadpool import ThreadPool
 
+from hermes.embedding.models import Embedder, EmbedderMissing, Vector, open_embedder
 from hermes.routing.artifact import Artifact, Embedding
-from hermes.routing.embedders import Embedder, EmbedderMissing, Vector, open_embedder
 from hermes.routing.surrogate import TfidfSurrogate, sigmoid
 from hermes.types import Verdict
 

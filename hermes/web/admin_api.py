@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 from hermes.bootstrap import Hermes
 from hermes.observe.metrics import CONTENT_TYPE
 from hermes.turns import MOMENT_S
-from hermes.web import classifier_api, traces_api, usage_api
+from hermes.web import classifier_api, knowledge_api, traces_api, usage_api
 from hermes.web.caller import operator
 
 CLOSED = ("/admin", "/circuits", "/classifier", "/metrics", "/reload")
@@ -57,6 +57,7 @@ def blueprint(hermes: Hermes, signed_in: SignedIn, classifier_page: classifier_a
     usage_api.add_routes(bp, hermes)
     traces_api.add_routes(bp, hermes)
     classifier_api.add_routes(bp, hermes, classifier_page)
+    knowledge_api.add_routes(bp, hermes)
 
     @bp.get("/metrics")
     def metrics() -> Response:

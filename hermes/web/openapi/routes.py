@@ -19,6 +19,7 @@ from hermes.web.openapi.schema import (
     Schema,
     between,
     by_name,
+    closed,
     fields,
     one_of,
     open_object,
@@ -47,7 +48,7 @@ COMPLETIONS: Final = (
     completion("/v1/completions/stream", "The same as events", "gateway", "ContractRequest", {STREAM: EVENTS}),
     completion(
         "/v1/embeddings",
-        "Embeddings, from a configured endpoint",
+        "Embeddings, from a configured endpoint or made on this machine",
         "optional client",
         "EmbeddingRequest",
         {JSON: ref("Embeddings")},
@@ -219,4 +220,58 @@ OPERATIONS: Final = (
     ),
 )
 
-ROUTES: Final = (*COMPLETIONS, *HEALTH, *DIRECTORY, *OPERATIONS)
+GONE: Final = json_of({"deleted": some(ref("Document"))})
+KNOWLEDGE: Final = (
+    read(
+        "/admin/knowledge",
+        "The documents that models answer from",
+        json_of({"documents": some(ref("Document")), "chunks": WHOLE, "enabled": FLAG}),
+    ),
+    act(
+        "POST",
+        "/admin/knowledge",
+        "Takes a document in, in the place of the one of its name; also the file itself, its names in the address",
+        {JSON: ref("Document")},
+        ref("NewDocument"),
+        query=tuple(
+            Query(name, TEXT, "Where the body is the file") for name in ("use_case", "entity", "source", "format")
+        ),
+        errors=(400, 413),
+        status=201,
+    ),
+    act(
+        "DELETE",
+        "/admin/knowledge",
+        "Removes documents, named by the address or by a body of the same members",
+        GONE,
+        query=tuple(Query(name, TEXT) for name in ("id", "use_case", "entity", "source")),
+        errors=(400, 404),
+    ),
+    act("DELETE", "/admin/knowledge/{document_id}", "Removes a document", GONE, errors=(404,)),
+    act(
+        "POST",
+        "/admin/knowledge/{document_id}/again",
+        "Gives a document the vectors of the embedder in force",
+        {JSON: ref("Document")},
+        errors=(400, 404),
+        status=201,
+    ),
+    act(
+        "POST",
+        "/admin/knowledge/search",
+        "What a question would find",
+        json_of({"hits": some(ref("Hit"))}),
+        closed(
+            {
+                "query": WORD,
+                "use_case?": TEXT,
+                "entity?": TEXT,
+                "top_k?": between(1, 50),
+                "min_score?": {**NUMBER, "minimum": 0, "maximum": 1},
+            }
+        ),
+        errors=(400,),
+    ),
+)
+
+ROUTES: Final = (*COMPLETIONS, *HEALTH, *DIRECTORY, *OPERATIONS, *KNOWLEDGE)

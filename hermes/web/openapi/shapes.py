@@ -158,6 +158,40 @@ RECEIPT: Final = fields(
         ),
         "price": maybe(fields({"model": maybe(TEXT), "usd": maybe(NUMBER)})),
         "other_tier": maybe(fields({"tier": TIER, "model": TEXT, "usd": maybe(NUMBER)})),
+        "knowledge?": said(open_object({"chunks": some(ref("KnownChunk"))}), "Where a call asked for knowledge."),
+    }
+)
+DOCUMENT_NAME: Final[Mapping[str, Schema]] = {"use_case": WORD, "entity?": maybe(TEXT), "source": WORD}
+FORMATS: Final = one_of("markdown", "text", "html", "pdf", "csv")
+DOCUMENT: Final = fields(
+    {
+        "id": WHOLE,
+        "use_case": TEXT,
+        "entity": maybe(TEXT),
+        "source": TEXT,
+        "format": FORMATS,
+        "state": one_of("indexing", "ready", "failed"),
+        "note": said(maybe(TEXT), "Why it failed."),
+        "chunks": WHOLE,
+        "done": said(WHOLE, "How many of them have a vector."),
+        "chars": WHOLE,
+        "embedder": maybe(TEXT),
+        "created_at": TIME,
+        "updated_at": TIME,
+        "created_by": TEXT,
+    }
+)
+HIT: Final = fields(
+    {
+        "id": WHOLE,
+        "document_id": WHOLE,
+        "use_case": TEXT,
+        "entity": maybe(TEXT),
+        "source": TEXT,
+        "chunk": WHOLE,
+        "heading": maybe(TEXT),
+        "score": said(NUMBER, "0 to 1."),
+        "text": TEXT,
     }
 )
 
@@ -330,5 +364,9 @@ SHAPES: Final[Mapping[str, Schema]] = {
     "AuditEntry": AUDIT_ENTRY,
     "TraceEvent": TRACE_EVENT,
     "ClassifierReport": REPORT,
+    "Document": DOCUMENT,
+    "NewDocument": closed({**DOCUMENT_NAME, "text?": TEXT, "content_base64?": TEXT, "format?": FORMATS}),
+    "Hit": HIT,
+    "KnownChunk": fields({"id": WHOLE, "document": WHOLE, "source": TEXT, "chunk": WHOLE, "score": NUMBER}),
 }
 """By the names that the document gives them; the errors are `document`'s."""

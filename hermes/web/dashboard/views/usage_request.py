@@ -122,7 +122,7 @@ def request_view(receipt: Mapping[str, Any]) -> RequestView:
         _steps(row, receipt["decision"]),
         tuple(_tried(attempt) for attempt in receipt["attempts"]),
         _waterfall(row, receipt["attempts"]),
-        _policy(row, receipt["masked"], receipt["residency"]),
+        (*_policy(row, receipt["masked"], receipt["residency"]), *_known(receipt.get("knowledge"))),
         None if row["prompt_preview"] is None else visible(row["prompt_preview"][:MOST_CHARS]),
         receipt["other_tier"],
         visible(orjson.dumps(receipt, option=orjson.OPT_INDENT_2).decode()[:MOST_CHARS]),
@@ -227,6 +227,16 @@ def _bounds(residency: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if facts and residency is not None and "region" in residency:
         facts.append(("Answered in", plain(residency["region"] or "no region")))
     return facts
+
+
+def _known(knowledge: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
+    """What the request was given to know: which passages, and how near they were."""
+    if not knowledge:
+        return ()
+    said = [f"{plain(one['source'])} #{one['chunk']} ({one['score']:.2f})" for one in knowledge.get("chunks") or ()]
+    if note := knowledge.get("note"):
+        said.append(plain(note))
+    return (("Knowledge", ", ".join(said)),)
 
 
 def _policy(

@@ -1,8 +1,8 @@
-"""Sentence embeddings: a text as a vector of `artifact.DIMENSIONS` numbers, near to those of texts that mean the same.
+"""Sentence embeddings: a text as a vector of 384 numbers, near to those of texts that mean the same.
 
 Two models stand behind one interface, each in a small package that brings its weights along; nothing is downloaded.
-They are imported only when a surrogate wants them. Where a package is absent, or its file is not the one that the
-surrogate was fitted with, `EmbedderMissing` says so in a sentence, and TF-IDF goes on alone.
+They are imported only when somebody wants them. Where a package is absent, or its file is not the one that was asked
+for, `EmbedderMissing` says so in a sentence, and the rest goes on without.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hermes.embedding.wordpiece import WordPieces
 from hermes.errors import HermesError
-from hermes.routing.wordpiece import WordPieces
 
 MINILM: Final = "minilm"
 E5: Final = "e5"
@@ -95,9 +95,19 @@ class MultilingualE5:
         short = text
         if len(text) > E5_HEAD_CHARS + E5_TAIL_CHARS:
             short = f"{text[:E5_HEAD_CHARS]} {text[-E5_TAIL_CHARS:]}"
-        # The engine reads C strings, which a NUL character would end, and UTF-8, which has no half characters.
-        whole = short.replace("\0", " ").encode("utf-8", "replace").decode()
-        return _of_length_one(self._model.query(whole).reshape(-1))
+        return self.query(short)
+
+    def query(self, text: str) -> Vector:
+        """The vector of a whole question, for passages to be compared with. Blocks: 2 ms a word."""
+        return _of_length_one(self._model.query(_for_c(text)).reshape(-1))
+
+    def passage(self, text: str) -> Vector:
+        """The vector of a whole passage, for questions to be compared with. Blocks alike."""
+        return _of_length_one(self._model.passage(_for_c(text)).reshape(-1))
+
+    def tokens(self, text: str) -> int:
+        """How many tokens the model reads of a text."""
+        return int(self._model.token_count(_for_c(text)))
 
 
 EMBEDDERS: Final[dict[str, Callable[[], Embedder]]] = {MINILM: MiniLm, E5: MultilingualE5}
@@ -118,6 +128,11 @@ def open_embedder(name: str, sha256: str | None = None) -> Embedder:
     if sha256 is not None and embedder.sha256 != sha256:
         raise EmbedderMissing(f"the installed embedding model {name} is not the one that it was fitted with")
     return embedder
+
+
+def _for_c(text: str) -> str:
+    """The engine reads C strings, which a NUL character would end, and UTF-8, which has no half characters."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 def _imported(module: str, package: str) -> Any:

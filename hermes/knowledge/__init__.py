@@ -1,0 +1,1 @@
+"""What should it know? The operator's documents, cut into passages that are found by what they mean."""
