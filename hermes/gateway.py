@@ -19,8 +19,11 @@ from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
 from hermes.admission.residency import Ruling, Subject, rule_on, search_for
 from hermes.admission.switch import KillSwitch
-from hermes.directory import DirectoryBox
+from hermes.chatrequest import ChatRequest
+from hermes.directory import Directory, DirectoryBox
 from hermes.errors import InvalidRequest
+from hermes.evaluation.sample import Sample
+from hermes.evaluation.shadow import Shadow
 from hermes.halves import Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
 from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
@@ -76,6 +79,7 @@ class Gateway:
         router: Router,
         sessions: Sessions,
         upstreams: Upstreams,
+        shadow: Shadow,
         begin: Callable[[Call], Exchange],
         emit: Emit,
         metrics: Metrics,
@@ -92,6 +96,7 @@ class Gateway:
         self._embeddings = EmbeddingHalf()
         self._sessions = sessions
         self._upstreams = upstreams
+        self._shadow = shadow
         self._begin = begin
         self._emit = emit
         self._metrics = metrics
@@ -163,6 +168,11 @@ class Gateway:
                 exchange.decided(decision)
                 self._note_decision(decision, cascade, stream=incoming.chat.stream)
 
+            # Is a target to be compared with who answers? It is called when the answer is over.
+            sample = None
+            if decision is not None and not hold.downgrade:
+                sample = self._sample(incoming, decision, cascade, policy, directory, exchange)
+
             # Who answers first?
             ask = Ask(
                 incoming.chat,
@@ -182,7 +192,7 @@ class Gateway:
             # From here on the caller has an answer: nothing may fall over to another endpoint any more.
             headers = [*headers_of(answer, decision, exchange.overhead_ms()), *hold.headers]
             if answer.stream is None or decision is None:
-                return self._whole(answer, exchange, headers, call, is_legacy=incoming.is_legacy)
+                return self._whole(answer, exchange, headers, call, sample, is_legacy=incoming.is_legacy)
             relay = Relay(
                 answer,
                 answer.stream,
@@ -192,6 +202,7 @@ class Gateway:
                 lifeline=call.lifeline,
                 clean=lambda block: clean_events(block, self._redactor),
                 request_id=call.request_id,
+                saw=sample.saw if sample is not None else None,
             )
             return Reply(200, headers, LegacyRelay(relay) if incoming.is_legacy else relay)
 
@@ -203,6 +214,24 @@ class Gateway:
         raw = call.read_body(policy.server.max_body_bytes)
         exchange.waited((self._clock() - began) * 1000)
         return half.read(raw, call.said, principal, policy)
+
+    def _sample(
+        self,
+        incoming: Incoming,
+        decision: Decision,
+        cascade: Cascade,
+        policy: Policy,
+        directory: Directory,
+        exchange: Exchange,
+    ) -> Sample | None:
+        """The sample that this request becomes if it is drawn; only a role has a target."""
+        if decision.source != "role" or not isinstance(incoming.chat, ChatRequest):
+            return None
+        role = incoming.role or incoming.chat.model
+        sample = self._shadow.draw(policy, directory.pins, role, cascade, incoming.chat)
+        if sample is not None:
+            exchange.tells(sample.over)
+        return sample
 
     def _first_answer(self, ask: Ask, decision: Decision | None, exchange: Exchange, lifeline: Lifeline) -> Answer:
         """The cascade's answer, with one `route` event however it ends."""
@@ -217,13 +246,22 @@ class Gateway:
         return answer
 
     def _whole(
-        self, answer: Answer, exchange: Exchange, headers: list[tuple[str, str]], call: Call, *, is_legacy: bool
+        self,
+        answer: Answer,
+        exchange: Exchange,
+        headers: list[tuple[str, str]],
+        call: Call,
+        sample: Sample | None,
+        *,
+        is_legacy: bool,
     ) -> Reply:
         """A whole answer; its row is written before its first byte leaves."""
         if answer.status != 200:
             body = refusal_body(answer, call.request_id, self._redactor)
             exchange.refuse(f"the provider answered {answer.status}")
             return Reply(answer.status, [*headers, ("Content-Type", "application/json")], [body])
+        if sample is not None:
+            sample.saw(answer.body)
         exchange.settle("ok", usage=answer.usage, content_bytes=lambda: content_bytes_of(answer.body))
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))

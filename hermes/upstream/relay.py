@@ -54,8 +54,13 @@ class Relay:
         lifeline: Lifeline,
         clean: Callable[[bytes], bytes],
         request_id: str,
+        saw: Callable[[bytes], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """
+        Args:
+            saw: is shown each block that the provider has sent, before the stream is settled.
+        """
         self._answer = answer
         self._stream = stream
         self._on_break = on_break
@@ -64,6 +69,7 @@ class Relay:
         self._lifeline = lifeline
         self._clean = clean
         self._request_id = request_id
+        self._saw = saw
         self._clock = clock
         self._first: bytes | None = answer.held
         self._has_ended = False
@@ -86,6 +92,8 @@ class Relay:
         except BaseException:
             self._end("interrupted", "the relay failed")
             raise
+        if self._saw is not None:
+            self._saw(block)
         block = self._watched(block)
         self._lifeline.hands_over(self._clock())
         return block
