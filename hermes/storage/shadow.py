@@ -69,6 +69,10 @@ class ShadowRepository:
         """
         return self._database.read(_replies, run_id, verdict, limit, offset)
 
+    def number(self, run_id: int, verdict: str) -> int:
+        """How many rows `replies` has of a verdict."""
+        return self._database.read(_number, run_id, verdict)
+
     def set_person(self, reply_id: int, verdict: Opinion | None, actor: str, at: float) -> ShadowReply:
         """Stores what a person says, with an audit row; None takes it back. Raises `NotFound`."""
         stored: ShadowReply = self._database.write(
@@ -208,13 +212,21 @@ def _pairs(run_id: int, after: int, limit: int) -> list[Pair]:
 
 def _replies(run_id: int, verdict: str | None, limit: int, offset: int) -> list[ShadowReply]:
     row: Any = ShadowReplyRow
-    query = row.select().where(row.run_id == run_id).order_by(row.id.desc()).limit(limit).offset(offset)
-    counted = fn.COALESCE(row.person, row.opinion, "none")
-    if verdict == "error":
-        query = query.where(row.target_error.is_null(False))
-    elif verdict is not None:
-        query = query.where(counted == verdict)
+    query = row.select().where(_of(run_id, verdict)).order_by(row.id.desc()).limit(limit).offset(offset)
     return [_reply(one) for one in query]
+
+
+def _number(run_id: int, verdict: str) -> int:
+    return int(ShadowReplyRow.select().where(_of(run_id, verdict)).count())
+
+
+def _of(run_id: int, verdict: str | None) -> Any:
+    row: Any = ShadowReplyRow
+    if verdict is None:
+        return row.run_id == run_id
+    if verdict == "error":
+        return (row.run_id == run_id) & row.target_error.is_null(False)
+    return (row.run_id == run_id) & (fn.COALESCE(row.person, row.opinion, "none") == verdict)
 
 
 def _set_person(reply_id: int, verdict: Opinion | None, actor: str, at: str) -> ShadowReply:

@@ -27,13 +27,14 @@ from hermes.web.dashboard.pages import (
     overview,
     sessions,
     settings,
+    shadow,
     traces,
     usage,
 )
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
-PAGES: Final = (overview, usage, traces, circuits, sessions, budgets, settings, config, classifier)
+PAGES: Final = (overview, usage, traces, circuits, sessions, shadow, budgets, settings, config, classifier)
 """Modules with `add_routes(blueprint, site)`."""
 
 
