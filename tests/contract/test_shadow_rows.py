@@ -207,8 +207,7 @@ def test_nothing_is_done_twice(desk: Desk) -> None:
         desk.promotions.reject(999, "anna")
     with pytest.raises(NotFound):
         desk.promotions.verdict(999, "tie", "anna")
-    with pytest.raises(InvalidRequest):
-        store(desk.database, [a_reply(2)])
+    with pytest.raises(InvalidRequest, match="better, tie, worse"):
         desk.promotions.verdict(desk.rows.replies(run.id)[0].id, "great", "anna")  # type: ignore[arg-type]
 
 
