@@ -137,7 +137,7 @@ def turned(pair: Pair) -> Pair:
 
 def _samples(judged: int, least: int) -> Criterion:
     standing: Standing = "passed" if judged >= least else "open"
-    sentence = f"{judged:,} samples have a verdict, at least {least:,} are wanted."
+    sentence = f"{judged:,} sample{' has' if judged == 1 else 's have'} a verdict, at least {least:,} are wanted."
     return Criterion("samples", standing, judged, None, None, least, True, sentence)
 
 

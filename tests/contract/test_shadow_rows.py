@@ -151,7 +151,7 @@ def test_a_rollback_puts_the_former_pin_back(desk: Desk) -> None:
 def test_a_target_that_has_not_passed_is_promoted_only_by_force(desk: Desk) -> None:
     store(desk.database, [a_reply(1)])
 
-    with pytest.raises(Conflict, match="1 samples have a verdict, at least 50 are wanted"):
+    with pytest.raises(Conflict, match="1 sample has a verdict, at least 50 are wanted"):
         desk.promotions.promote(desk.run().id, GatePolicy(), "anna")
 
     assert "model.chat" not in desk.pins()
