@@ -53,19 +53,20 @@ def add_routes(bp: Blueprint, hermes: Hermes, json_body: Callable[[], Any]) -> N
         if force not in (None, True, False):
             raise fields.wrong("force", "must be true or false")
         rules = hermes.policies.current().shadow.gate
-        run_id, reason = _run_id(hermes, fields, "trial"), _reason(fields)
+        reason, run_id = _reason(fields), _run_id(hermes, fields, "trial")
         return _acted(hermes, promotions.promote(run_id, rules, operator(hermes), force=bool(force), reason=reason))
 
     @bp.post("/admin/shadow/reject")
     def reject() -> Response:
         fields = Fields(json_body(), ACT_FIELDS)
-        return _acted(hermes, promotions.reject(_run_id(hermes, fields, "trial"), operator(hermes), _reason(fields)))
+        reason, run_id = _reason(fields), _run_id(hermes, fields, "trial")
+        return _acted(hermes, promotions.reject(run_id, operator(hermes), reason))
 
     @bp.post("/admin/shadow/rollback")
     def rollback() -> Response:
         fields = Fields(json_body(), ACT_FIELDS)
-        run_id = _run_id(hermes, fields, "promoted")
-        return _acted(hermes, promotions.roll_back(run_id, operator(hermes), _reason(fields)))
+        reason, run_id = _reason(fields), _run_id(hermes, fields, "promoted")
+        return _acted(hermes, promotions.roll_back(run_id, operator(hermes), reason))
 
 
 def _run_id(hermes: Hermes, fields: Fields, kind: str) -> int:
