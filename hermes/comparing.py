@@ -21,7 +21,7 @@ from hermes.storage.db import Database
 from hermes.storage.promotions import PromotionRepository
 from hermes.storage.shadow import ShadowRepository
 from hermes.trials import Heard, Spoken
-from hermes.types import Endpoint, Tier, Usage
+from hermes.types import Allowance, Endpoint, Tier, Usage
 from hermes.upstream.alone import Alone, NotAsked
 from hermes.upstream.catalog import pinned
 from hermes.upstream.spoken import spoken
@@ -89,10 +89,10 @@ class ShadowCalls:
         self._alone = alone
         self._prices = prices
 
-    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy) -> Heard:
+    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy, allowance: Allowance) -> Heard:
         """One call for itself. Raises `NotMade`."""
         try:
-            return self._alone.ask(endpoint, request, policy)
+            return self._alone.ask(endpoint, request, policy, allowance)
         except NotAsked as reason:
             raise NotMade(str(reason)) from None
 

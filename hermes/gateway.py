@@ -171,7 +171,7 @@ class Gateway:
             # Is a target to be compared with who answers? It is called when the answer is over.
             sample = None
             if decision is not None and not hold.downgrade:
-                sample = self._sample(incoming, decision, cascade, policy, directory, exchange)
+                sample = self._sample(incoming, decision, cascade, policy, directory, exchange, allowance)
 
             # Who answers first?
             ask = Ask(
@@ -223,12 +223,13 @@ class Gateway:
         policy: Policy,
         directory: Directory,
         exchange: Exchange,
+        allowance: Allowance,
     ) -> Sample | None:
         """The sample that this request becomes if it is drawn; only a role has a target."""
         if decision.source != "role" or not isinstance(incoming.chat, ChatRequest):
             return None
         role = incoming.role or incoming.chat.model
-        sample = self._shadow.draw(policy, directory.pins, role, cascade, incoming.chat)
+        sample = self._shadow.draw(policy, directory.pins, role, cascade, incoming.chat, allowance)
         if sample is not None:
             exchange.tells(sample.over)
         return sample

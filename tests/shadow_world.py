@@ -216,7 +216,7 @@ class World:
 
     # -- `hermes.evaluation.trial.Calls` ------------------------------------------------------------------
 
-    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy) -> Heard:
+    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy, allowance: Allowance) -> Heard:
         gevent.sleep(0)
         content = request.messages[-1]["content"]
         if endpoint.model == "judge":

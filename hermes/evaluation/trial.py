@@ -20,7 +20,7 @@ from hermes.evaluation.judge import REPLY_TOKENS, Judge, NoVerdict
 from hermes.evaluation.sample import Drawn, Task
 from hermes.policy import Policy
 from hermes.trials import Heard, Opinion, ShadowReply, Side, Spoken
-from hermes.types import Endpoint, Usage
+from hermes.types import Allowance, Endpoint, Usage
 
 PREVIEW_CHARS: Final = 120
 FULL_CHARS: Final = 200_000
@@ -42,7 +42,7 @@ class NotMade(Exception):
 class Calls(Protocol):
     """Upstream calls, their prices and their reading; `bootstrap` has the real one."""
 
-    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy) -> Heard:
+    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy, allowance: Allowance) -> Heard:
         """One call. Raises `NotMade`."""
 
     def spoken(self, raw: bytes, *, stream: bool) -> Spoken:
@@ -107,7 +107,7 @@ class Comparison:
         """Calls the target and compares; what is not known to be spent counts as was set aside for it."""
         drawn = task.drawn
         try:
-            heard = self._calls.ask(drawn.target, drawn.request, drawn.policy)
+            heard = self._calls.ask(drawn.target, drawn.request, drawn.policy, drawn.allowance)
         except NotMade as reason:
             return Found(None, 0, str(reason))
         stream = drawn.request.stream
@@ -190,7 +190,7 @@ class Comparison:
         def ask(prompt: str) -> str:
             request = _question(endpoint, prompt)
             try:
-                heard = self._calls.ask(endpoint, request, drawn.policy)
+                heard = self._calls.ask(endpoint, request, drawn.policy, drawn.allowance)
             except NotMade as reason:
                 raise NoVerdict(f"the judge was not asked: {reason}") from None
             if heard.error is not None:

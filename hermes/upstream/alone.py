@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hermes.chatrequest import ChatRequest
 from hermes.policy import Policy
 from hermes.trials import Heard
-from hermes.types import Cascade, Endpoint, ProviderKey
+from hermes.types import Allowance, Cascade, Endpoint, ProviderKey
 from hermes.upstream.answer import Answer, Ask, CallFailed
 from hermes.upstream.breaker import Permit
 from hermes.upstream.call import Caller
@@ -56,13 +56,18 @@ class Alone:
         self._without_options: set[str] = set()
         """Endpoints that have refused `stream_options`."""
 
-    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy) -> Heard:
+    def ask(self, endpoint: Endpoint, request: ChatRequest, policy: Policy, allowance: Allowance) -> Heard:
         """The endpoint's whole answer, or what went wrong; within the endpoint's own time.
 
+        Args:
+            allowance: who may see what the request holds.
+
         Raises:
-            NotAsked: no key is to be had, the request needs what the endpoint does not have, or its first stream was
-                refused for an option of ours, which the next one will not have.
+            NotAsked: it may not see it, no key is to be had, the request needs what the endpoint does not have, or
+                its first stream was refused for an option of ours, which the next one will not have.
         """
+        if not allowance.permits(endpoint):
+            raise NotAsked("residency")
         key = self._key(endpoint)
         if endpoint.capabilities is not None and request.needs() - endpoint.capabilities:
             raise NotAsked("unfit")
@@ -72,6 +77,7 @@ class Alone:
             policy,
             deadline=self._clock() + endpoint.timeout_s,
             lifeline=Lifeline(),
+            allowance=allowance,
             record=lambda attempt: None,
             turn_to=lambda endpoint, level: None,
             prompt_tokens=lambda: 0,

@@ -126,19 +126,25 @@ def test_a_loaded_process_draws_nothing_and_drops_what_waits(world: World) -> No
     assert world.counted == ["dropped: load"] * 2
 
 
-def test_a_late_loop_is_load_until_it_is_calm_again() -> None:
+@pytest.mark.parametrize(
+    ("naps_s", "is_high"),
+    [
+        pytest.param([0.02] * 10, False, id="on time"),
+        pytest.param([0.2, 0.02], False, id="one delay"),
+        pytest.param([0.1] * 6, True, id="late again and again"),
+        pytest.param([1.0], True, id="a long stall"),
+        pytest.param([1.0, *[0.02] * 8], False, id="calm again"),
+    ],
+)
+def test_a_loop_that_is_late_is_load(naps_s: list[float], is_high: bool) -> None:
     now = [0.0]
-    naps = iter([0.02, 0.2, 0.02])
+    naps = iter(naps_s)
     load = LoopLoad(lambda _: now.__setitem__(0, now[0] + next(naps)), lambda: now[0])
 
-    load.look()
-    assert not load.is_high()
-    load.look()
-    assert load.is_high()
-    load.look()
-    assert load.is_high(), "it was late a moment ago"
-    now[0] += 2.5
-    assert not load.is_high()
+    for _ in naps_s:
+        load.look()
+
+    assert load.is_high() is is_high
 
 
 def test_the_money_of_a_day_ends(tmp_path: Path) -> None:
