@@ -19,10 +19,8 @@ from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
 from hermes.admission.residency import Ruling, Subject, rule_on, search_for
 from hermes.admission.switch import KillSwitch
-from hermes.chatrequest import ChatRequest
-from hermes.directory import Directory, DirectoryBox
+from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
-from hermes.evaluation.sample import Sample
 from hermes.evaluation.shadow import Shadow
 from hermes.halves import Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
 from hermes.observe.metrics import Metrics
@@ -169,9 +167,8 @@ class Gateway:
                 self._note_decision(decision, cascade, stream=incoming.chat.stream)
 
             # Is a target to be compared with who answers? It is called when the answer is over.
-            sample = None
-            if decision is not None and not hold.downgrade:
-                sample = self._sample(incoming, decision, cascade, policy, directory, exchange, allowance)
+            role = _compared_role(incoming, decision) if not hold.downgrade else None
+            sample = self._shadow.draw(policy, directory.pins, role, cascade, incoming.chat, exchange.tells, allowance)
 
             # Who answers first?
             ask = Ask(
@@ -192,7 +189,9 @@ class Gateway:
             # From here on the caller has an answer: nothing may fall over to another endpoint any more.
             headers = [*headers_of(answer, decision, exchange.overhead_ms()), *hold.headers]
             if answer.stream is None or decision is None:
-                return self._whole(answer, exchange, headers, call, sample, is_legacy=incoming.is_legacy)
+                if sample is not None:
+                    sample.saw(answer.body)
+                return self._whole(answer, exchange, headers, call, is_legacy=incoming.is_legacy)
             relay = Relay(
                 answer,
                 answer.stream,
@@ -215,25 +214,6 @@ class Gateway:
         exchange.waited((self._clock() - began) * 1000)
         return half.read(raw, call.said, principal, policy)
 
-    def _sample(
-        self,
-        incoming: Incoming,
-        decision: Decision,
-        cascade: Cascade,
-        policy: Policy,
-        directory: Directory,
-        exchange: Exchange,
-        allowance: Allowance,
-    ) -> Sample | None:
-        """The sample that this request becomes if it is drawn; only a role has a target."""
-        if decision.source != "role" or not isinstance(incoming.chat, ChatRequest):
-            return None
-        role = incoming.role or incoming.chat.model
-        sample = self._shadow.draw(policy, directory.pins, role, cascade, incoming.chat, allowance)
-        if sample is not None:
-            exchange.tells(sample.over)
-        return sample
-
     def _first_answer(self, ask: Ask, decision: Decision | None, exchange: Exchange, lifeline: Lifeline) -> Answer:
         """The cascade's answer, with one `route` event however it ends."""
         began = self._clock()
@@ -247,22 +227,13 @@ class Gateway:
         return answer
 
     def _whole(
-        self,
-        answer: Answer,
-        exchange: Exchange,
-        headers: list[tuple[str, str]],
-        call: Call,
-        sample: Sample | None,
-        *,
-        is_legacy: bool,
+        self, answer: Answer, exchange: Exchange, headers: list[tuple[str, str]], call: Call, *, is_legacy: bool
     ) -> Reply:
         """A whole answer; its row is written before its first byte leaves."""
         if answer.status != 200:
             body = refusal_body(answer, call.request_id, self._redactor)
             exchange.refuse(f"the provider answered {answer.status}")
             return Reply(answer.status, [*headers, ("Content-Type", "application/json")], [body])
-        if sample is not None:
-            sample.saw(answer.body)
         exchange.settle("ok", usage=answer.usage, content_bytes=lambda: content_bytes_of(answer.body))
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))
@@ -362,6 +333,13 @@ def _log_fallback(answer: Answer, attempts: Sequence[Attempt]) -> None:
     first = attempts[0]
     reason = next(a.message for a in reversed(attempts) if a.endpoint == first.endpoint)
     log.warning("Fallback %d: %s answers for %s (%s)", answer.level, answer.endpoint.id, first.endpoint, reason)
+
+
+def _compared_role(incoming: Incoming, decision: Decision | None) -> str | None:
+    """The role whose target may be compared with the answer; None where the request is of none."""
+    if decision is None or decision.source != "role":
+        return None
+    return incoming.role or incoming.chat.model
 
 
 def _timeout_s(call: Call) -> float | None:

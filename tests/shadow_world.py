@@ -190,7 +190,7 @@ class World:
         asked = {"messages": [{"role": "user", "content": f"question {self.requests}"}], **body}
         request = ChatRequest.parse(orjson.dumps(asked))
         cascade = Cascade("simple", (model.endpoint,), 60.0)
-        sample = self.shadow.draw(self.policy, pins, "chat", cascade, request, allowance)
+        sample = self.shadow.draw(self.policy, pins, "chat", cascade, request, lambda over: None, allowance)
         if sample is None:
             return
         said = self.say(model)

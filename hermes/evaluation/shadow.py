@@ -12,12 +12,13 @@ import logging
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import gevent
 
 from hermes.chatrequest import ChatRequest
+from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import DatabaseUnavailable
 from hermes.evaluation.judge import Judge
 from hermes.evaluation.sample import Drawn, Sample, Task
@@ -25,7 +26,7 @@ from hermes.evaluation.spend import DailySpend
 from hermes.evaluation.trial import Calls, Comparison, Text
 from hermes.policy import Policy
 from hermes.trials import ShadowReply
-from hermes.types import ANYONE, Allowance, Cascade, Endpoint, Tier
+from hermes.types import ANYONE, Allowance, Attempt, Cascade, Endpoint, Tier, UsageRecord
 
 log = logging.getLogger("hermes-router.shadow")
 
@@ -102,14 +103,25 @@ class Shadow:
         self,
         policy: Policy,
         pins: Mapping[str, str],
-        role: str,
+        role: str | None,
         cascade: Cascade,
-        request: ChatRequest,
+        request: ChatRequest | EmbeddingRequest,
+        tells: Callable[[Callable[[UsageRecord, Sequence[Attempt]], None]], None],
         allowance: Allowance = ANYONE,
     ) -> Sample | None:
-        """Whether this request is to be compared; costs one look-up where its role has no target."""
+        """The sample that this request becomes if it is drawn; costs one look-up where its role has no target.
+
+        Args:
+            role: None: it is of none, and not compared.
+            tells: takes what is to be called when the request is over.
+        """
         model = pins.get(f"model.{role}.target")
-        if model is None or self._rng.random() >= sample_rate(pins, role):
+        if (
+            role is None
+            or model is None
+            or not isinstance(request, ChatRequest)
+            or self._rng.random() >= sample_rate(pins, role)
+        ):
             return None
         primary, target = cascade.endpoints[0], self._place(policy, cascade.tier, model)
         if target.id == primary.id:
@@ -118,7 +130,9 @@ class Shadow:
         if reason:
             self._drop(reason)
             return None
-        return Sample(Drawn(role, primary, target, request, policy, allowance), self._offer, self._drop)
+        sample = Sample(Drawn(role, primary, target, request, policy, allowance), self._offer, self._drop)
+        tells(sample.over)
+        return sample
 
     def _reason_to_drop(self, request: ChatRequest, target: Endpoint, allowance: Allowance) -> str:
         if self._is_closed:

@@ -291,7 +291,7 @@ def test_what_says_nothing_of_the_model_is_no_sample(world: World, status: Any, 
     house = world.models["house"].endpoint
     cascade = world.policy.cascades["simple"]
     request = ChatRequest.parse(b'{"messages":[{"role":"user","content":"x"}]}')
-    sample = world.shadow.draw(world.policy, PINS, "chat", cascade, request)
+    sample = world.shadow.draw(world.policy, PINS, "chat", cascade, request, lambda over: None)
     assert sample is not None
 
     record = UsageRecord("r", "2026-05-10T00:00:00.000Z", "/v1/completions", status, endpoint=house.id)
