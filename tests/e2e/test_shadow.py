@@ -221,6 +221,32 @@ def test_texts_are_kept_as_far_as_the_configuration_says(shadowed: World) -> Non
     assert found["target"]["completion_tokens"] is not None
 
 
+def test_residency_binds_target_and_judge(shadowed: World) -> None:
+    """The pinned model and the target's provider are in the EU at first, the judge is nowhere."""
+    only_eu = [{"match": {"use_case": "payroll"}, "regions": ["eu"], "store_text": False}]
+    judge = {"model": "judge-model", "base_url": shadowed.teacher.base_url, "api_key_env": ""}
+    simple = [shadowed.endpoint(shadowed.primary, region="eu")]
+    shadowed.lone.script(replies.chat("other"))
+
+    def payroll(region: str) -> Answer:
+        shadowed.configure(
+            simple=simple, complex=[shadowed.endpoint(shadowed.lone, region=region)],
+            residency={"rules": only_eu}, shadow={"judge": judge}, logging={"store_prompts": "full"},
+        )  # fmt: skip
+        return ask(shadowed, key_of(shadowed), metadata={"function_name": "kit", "use_case": "payroll"})
+
+    found = sample(shadowed, payroll("eu").request_id)
+    assert found["judge"]["error"] == "residency does not let the judge see this request"
+    assert (found["prompt"], found["primary"]["answer"], found["target"]["answer"]) == (None, None, None)
+    assert len(shadowed.lone.calls) == 1
+
+    before = shadowed.gateway.admin("GET", "/admin/shadow").json["queue"]["dropped"].get("residency", 0)
+    assert payroll("us").status == 200
+    assert shadowed.gateway.admin("GET", "/admin/shadow").json["queue"]["dropped"]["residency"] == before + 1
+    assert len(shadowed.lone.calls) == 1
+    assert shadowed.teacher.calls == []
+
+
 def test_the_days_money_ends_it(shadowed: World) -> None:
     shadowed.configure(shadow={"daily_usd": 0.0000001})
 
