@@ -151,6 +151,25 @@ def test_a_target_that_fails_is_asked_once_and_nobody_else_notices(shadowed: Wor
     )
 
 
+def test_a_target_that_refuses_an_option_of_ours_is_asked_without_it_the_next_time(shadowed: World) -> None:
+    def reply(call: Call) -> Reply:
+        if "stream_options" in call.json:
+            return error(400, "Unrecognized request argument supplied: stream_options")
+        return replies.stream("of the target", usage=None)
+
+    shadowed.lone.script(reply)
+    shadowed.primary.script(replies.stream("of the pin"))
+    key = key_of(shadowed)
+
+    ask(shadowed, key, stream=True)
+    eventually(lambda: len(shadowed.lone.calls), lambda calls: calls == 1)
+    answer = ask(shadowed, key, stream=True)
+
+    assert sample(shadowed, answer.request_id)["target"]["answer"] == "of the target"
+    assert len(shadowed.lone.calls) == 2
+    assert shadowed.gateway.admin("GET", "/admin/shadow").json["queue"]["dropped"]["unfit"] == 1
+
+
 def test_a_slow_target_costs_the_caller_nothing(shadowed: World) -> None:
     shadowed.lone.script(replies.chat("late", after_s=0.5))
 
