@@ -31,6 +31,8 @@ RETENTION_EVERY_S = 3.0
 
 SURROGATE_EVERY_S = 1.0
 KNOWLEDGE_EVERY_S = 0.4
+SHADOW_EVERY_S = 2.0
+LOAD_EVERY_S = 0.1
 STOP_WAIT_S = 5.0
 
 try:
@@ -63,6 +65,8 @@ loops.every(BUDGETS_EVERY_S, hermes.weigh_budgets, "budget use")
 loops.every(LEDGER_EVERY_S, hermes.ledger.check, "ledger")
 loops.every(BACKFILL_EVERY_S, hermes.backfill.run, "sums of old rows")
 loops.every(DAYS_EVERY_S, hermes.day_sums.run, "sums of days")
+loops.every(SHADOW_EVERY_S, hermes.tend_shadow, "shadow runs")
+loops.every(LOAD_EVERY_S, hermes.comparing.load.look, "load")
 loops.every(RETENTION_EVERY_S, hermes.forget_old, "retention")
 gevent.spawn(compile_templates, app.jinja_env)
 

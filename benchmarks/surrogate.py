@@ -35,6 +35,7 @@ from sklearn.feature_extraction.text import TfidfTransformer  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
+from hermes.bounds import interval  # noqa: E402
 from hermes.embedding.models import MINILM, open_embedder  # noqa: E402
 from hermes.learning import candidates  # noqa: E402
 from hermes.learning.acceptor import Certificate, Look, Looks, certify  # noqa: E402
@@ -45,7 +46,6 @@ from hermes.learning.rows import read_rows, without_near  # noqa: E402
 from hermes.learning.templates import generate  # noqa: E402
 from hermes.learning.thresholds import COMPLEX_MISTAKE_COST  # noqa: E402
 from hermes.learning.traffic import Row  # noqa: E402
-from hermes.routing.bounds import interval  # noqa: E402
 from hermes.routing.surrogates import starter  # noqa: E402
 
 DATA = ROOT / "benchmarks" / "data"

@@ -30,6 +30,7 @@ from hermes.admission.keys import SECRET_FILE, KeyDigest, server_secret
 from hermes.admission.limits import Limits
 from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
+from hermes.comparing import Comparing, comparing
 from hermes.configfile.changes import changes
 from hermes.configfile.reloading import fit_for_reload
 from hermes.demo import DemoServer, demo_config, start_demo
@@ -81,6 +82,7 @@ from hermes.storage.retention import Retention
 from hermes.storage.spending import Spending
 from hermes.storage.trail import Trail
 from hermes.types import ANYONE, Allowance, UsageRecord
+from hermes.upstream.alone import Alone
 from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
 from hermes.upstream.call import Caller
@@ -105,6 +107,9 @@ BUDGETS_SHOWN_MAX = 50
 
 RETENTION_TURN = "turn:retention"
 RETENTION_EVERY_S = 3600.0
+SHADOW_WAIT_S = 2.0
+"""How long, at the end, targets are waited for that have been called."""
+
 RELOADED = "news:reloaded"
 """The key under which workers tell each other of a reload."""
 
@@ -154,6 +159,7 @@ class Hermes:
     learning: Learning
     shelf: Shelf
     library: Library
+    comparing: Comparing
     demo: DemoServer | None
     bound: ServerPolicy | None
     """Where the server listens; None where the environment says so."""
@@ -209,6 +215,11 @@ class Hermes:
         if self.policies.current().knowledge.enabled:
             self.shelf.renew()
             self.library.identity()  # loads the local model before the first request that needs it
+
+    def tend_shadow(self) -> None:
+        """Keeps the comparison of models going beside the requests; for a background loop."""
+        if not self.is_draining:
+            self.comparing.tend(self.policies.current(), self.directories.current().pins)
 
     def note_key_use(self) -> None:
         """Stores when which API key was used last."""
@@ -315,6 +326,7 @@ class Hermes:
     def close(self) -> None:
         """Writes what is still to be written, then closes everything; for the end of the process."""
         self.is_draining = True
+        self.comparing.shadow.close(SHADOW_WAIT_S)
         self.drain.flush(FLUSH_WAIT_S * 5)
         with suppress(Exception), gevent.Timeout(FLUSH_WAIT_S, False):  # not worth an error at the very end
             self.note_key_use()
@@ -370,7 +382,6 @@ def build(settings: Settings) -> Hermes:
     policy = _with_surrogate(read_policy(settings, demo), surrogates)
     own_secrets = {settings.secret, settings.state_password()}
     redactor.learn(policy.secrets | own_secrets)
-    migrate(settings.database_url, MIGRATIONS)
 
     # What happens is told to three: traces, metrics, log lines.
     metrics = Metrics(__version__, os.environ.get(VARIABLE))
@@ -385,7 +396,7 @@ def build(settings: Settings) -> Hermes:
     notes = OperatorNotes(events.emit, metrics, redactor)
 
     # What is kept: rows in the spool and then in the database.
-    database = Database.open(settings.database_url)
+    database = _migrated(settings.database_url)
     usage = UsageRepository(database)
     backfill = Backfill(database)
     hints = HintRepository(database)
@@ -430,9 +441,14 @@ def build(settings: Settings) -> Hermes:
         lambda new: _learn_labels(metrics, new),
     ):
         policies.on_swap(follow)
+
+    # Is a target better than the pinned model?
+    compared = comparing(
+        database, store, Alone(Caller(transport, notes), keyring), prices, metrics, redactor.clean, live.refresh
+    )
     gateway = Gateway(
         policies, directories, auth, switch, Quota(store, Limits(), budgets), router, sessions, upstreams,
-        Knowing(knowing.grounder, knowing.local_model),
+        Knowing(knowing.grounder, knowing.local_model), compared.shadow,
         _exchanges(prices, ledger, metrics, redactor), events.emit, metrics, redactor,
     )  # fmt: skip
     metrics.watch(
@@ -443,6 +459,7 @@ def build(settings: Settings) -> Hermes:
         in_flight=lambda: ledger.in_flight,
         ledger_gap=lambda: ledger.gap,
         state_up=lambda: not (isinstance(store, ResilientStore) and store.is_away),
+        shadow_queue=compared.shadow.depth,
     )
     _warn(policy, settings)
     return Hermes(
@@ -487,6 +504,7 @@ def build(settings: Settings) -> Hermes:
         learning=learning,
         shelf=knowing.shelf,
         library=knowing.library,
+        comparing=compared,
         demo=demo,
         bound=None if settings.bind else policy.server,
     )
@@ -587,6 +605,12 @@ def _checked(spool: Spool) -> Spool:
     """The spool, if rows can be kept there."""
     spool.check()
     return spool
+
+
+def _migrated(url: str) -> Database:
+    """The database, its tables as they should be."""
+    migrate(url, MIGRATIONS)
+    return Database.open(url)
 
 
 def _router(

@@ -6,6 +6,7 @@
     ├── Forbidden             403  the key is known, but not for this
     ├── ResidencyBlocked      403  no place that may see the request's data could answer it
     ├── NotFound              404
+    ├── Conflict              409  it is not any more what it was when that was decided
     ├── BodyTimeout           408  the request's body came too slowly
     ├── PayloadTooLarge       413
     ├── UnsupportedMedia      415
@@ -98,6 +99,12 @@ class NotFound(HermesError):
     """There is nothing at this address."""
 
     status, code = 404, "not_found"
+
+
+class Conflict(HermesError):
+    """What is to be changed is not any more what it was when that was decided."""
+
+    status, code = 409, "conflict"
 
 
 class BodyTimeout(HermesError):

@@ -20,6 +20,7 @@ from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
 from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
+from hermes.evaluation.shadow import Shadow
 from hermes.halves import LOCAL_EMBEDDER, Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
 from hermes.knowing import Knowing
 from hermes.observe.metrics import Metrics
@@ -78,6 +79,7 @@ class Gateway:
         sessions: Sessions,
         upstreams: Upstreams,
         knowing: Knowing,
+        shadow: Shadow,
         begin: Callable[[Call], Exchange],
         emit: Emit,
         metrics: Metrics,
@@ -95,6 +97,7 @@ class Gateway:
         self._sessions = sessions
         self._upstreams = upstreams
         self._knowing = knowing
+        self._shadow = shadow
         self._begin = begin
         self._emit = emit
         self._metrics = metrics
@@ -172,6 +175,10 @@ class Gateway:
                 return self._knowing.embedded(incoming, exchange, hold.headers, call.lifeline, until)
             chat = self._knowing.informed(incoming, cascade, policy, allowance, exchange)
 
+            # Is a target to be compared with who answers? It is called when the answer is over.
+            role = _compared_role(incoming, decision) if not hold.downgrade else None
+            sample = self._shadow.draw(policy, directory.pins, role, cascade, chat, exchange.tells, allowance)
+
             # Who answers first?
             ask = Ask(
                 chat,
@@ -191,6 +198,8 @@ class Gateway:
             # From here on the caller has an answer: nothing may fall over to another endpoint any more.
             headers = [*headers_of(answer, decision, exchange.overhead_ms()), *hold.headers]
             if answer.stream is None or decision is None:
+                if sample is not None:
+                    sample.saw(answer.body)
                 return self._whole(answer, exchange, headers, call, placeholders, is_legacy=incoming.is_legacy)
             relay = Relay(
                 answer,
@@ -202,6 +211,7 @@ class Gateway:
                 clean=lambda block: clean_events(block, self._redactor),
                 request_id=call.request_id,
                 restorer=StreamRestorer(placeholders) if placeholders is not None else None,
+                saw=sample.saw if sample is not None else None,
             )
             return Reply(200, headers, LegacyRelay(relay) if incoming.is_legacy else relay)
 
@@ -328,6 +338,13 @@ def _log_fallback(answer: Answer, attempts: Sequence[Attempt]) -> None:
     first = attempts[0]
     reason = next(a.message for a in reversed(attempts) if a.endpoint == first.endpoint)
     log.warning("Fallback %d: %s answers for %s (%s)", answer.level, answer.endpoint.id, first.endpoint, reason)
+
+
+def _compared_role(incoming: Incoming, decision: Decision | None) -> str | None:
+    """The role whose target may be compared with the answer; None where the request is of none."""
+    if decision is None or decision.source != "role":
+        return None
+    return incoming.role or incoming.chat.model
 
 
 def _timeout_s(call: Call) -> float | None:

@@ -212,6 +212,36 @@ class ResidencyPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class GatePolicy:
+    """What a target must show before it takes the pin's place."""
+
+    min_samples: int = 50
+    """Answers with a verdict."""
+
+    min_win_or_tie: float = 0.9
+    max_cost_ratio: float = 1.0
+    """Of the target's cost to the pinned model's."""
+
+    max_p95_latency_ratio: float = 1.5
+    max_error_rate: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowPolicy:
+    """How targets are compared with the pinned models."""
+
+    max_parallel: int = 4
+    """In each worker."""
+
+    daily_nanousd: int = 5_000_000_000
+    auto_promote: bool = False
+    judge: Endpoint | None = None
+    """None: only people judge, beside what is equal or has failed."""
+
+    gate: GatePolicy = field(default_factory=GatePolicy)
+
+
+@dataclass(frozen=True, slots=True)
 class LoggingPolicy:
     """Which texts are kept."""
 
@@ -238,6 +268,7 @@ class Policy:
     knowledge: KnowledgePolicy = field(default_factory=KnowledgePolicy)
     persona: PersonaPolicy = field(default_factory=PersonaPolicy)
     residency: ResidencyPolicy = field(default_factory=ResidencyPolicy)
+    shadow: ShadowPolicy = field(default_factory=ShadowPolicy)
     logging: LoggingPolicy = field(default_factory=LoggingPolicy)
     embedder: Endpoint | None = None
     """None: embeddings are computed here, or by a configured endpoint that is asked for by its model."""

@@ -54,6 +54,7 @@ class Exchange:
         self._settled = False
         self._is_bound = False
         self._give_back: Callable[[Usage | None, int | None], None] | None = None
+        self._told: Callable[[UsageRecord, Sequence[Attempt]], None] | None = None
 
     def __enter__(self) -> Exchange:
         return self
@@ -89,6 +90,10 @@ class Exchange:
         if proof["rules"] or proof["data_classes"]:
             self._is_bound = bool(proof["rules"])
             self.record.details = {**self.record.details, "residency": proof}
+
+    def tells(self, told: Callable[[UsageRecord, Sequence[Attempt]], None]) -> None:
+        """However it ends, `told` is called once after the row is written, with the row and its attempts."""
+        self._told = told
 
     def decided(self, decision: Decision) -> None:
         """Which tier is to answer."""
@@ -165,6 +170,8 @@ class Exchange:
         finally:
             if self._give_back is not None:
                 self._give_back(*used)
+            if self._told is not None:
+                self._told(self.record, self.attempts)
 
     def refuse(self, error: str) -> None:
         """The provider has found fault with the caller's request; nothing was used."""

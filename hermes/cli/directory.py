@@ -24,6 +24,7 @@ from hermes.policy import GatewayPolicy, Policy
 from hermes.settings import ROOT, Settings
 
 if TYPE_CHECKING:
+    from hermes.storage.db import Database
     from hermes.storage.directory import DirectoryRepository
 
 
@@ -35,6 +36,8 @@ class OpenDirectory:
     repository: DirectoryRepository
     actor: str
     """Who works here, for audit rows."""
+
+    database: Database
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def open_directory() -> Iterator[OpenDirectory]:
     try:
         repository = DirectoryRepository(database)
         editor = DirectoryEditor(repository, digest, known_roles, lambda: None)
-        yield OpenDirectory(editor, repository, actor_here())
+        yield OpenDirectory(editor, repository, actor_here(), database)
     finally:
         database.close()
 

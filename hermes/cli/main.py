@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "usage": "hermes.cli.usage:usage",
     "traces": "hermes.cli.traces:traces",
     "surrogate": "hermes.cli.surrogate:surrogate",
+    "shadow": "hermes.cli.shadow:shadow",
     "replay": "hermes.cli.replay:replay",
     "reload": "hermes.cli.reload:reload",
 }

@@ -19,6 +19,7 @@ from hermes.policy import (
     AuthPolicy,
     BreakerPolicy,
     BudgetsPolicy,
+    GatePolicy,
     GatewayPolicy,
     KnowledgePolicy,
     LimitsPolicy,
@@ -28,6 +29,7 @@ from hermes.policy import (
     RetryPolicy,
     RoutingPolicy,
     ServerPolicy,
+    ShadowPolicy,
     StreamingPolicy,
     SurrogatePolicy,
     TeacherPolicy,
@@ -69,6 +71,7 @@ def policy_of(root: schema.Root, findings: Findings, environment: Environment) -
         knowledge=_knowledge(root.knowledge),
         persona=_persona(root.persona),
         residency=residency_of(root.residency),
+        shadow=_shadow(root.shadow, judge),
         logging=LoggingPolicy(root.logging.store_prompts, root.logging.retention_days),
         embedder=embedder,
         source=findings.file,
@@ -159,6 +162,11 @@ def _alone(
     if not any(is_named):
         return None
     return build(provider(section, at, timeout_s, findings, needed=needed), findings, environment)
+
+
+def _shadow(part: schema.Shadow, judge: Endpoint | None) -> ShadowPolicy:
+    gate = GatePolicy(**part.gate.model_dump())
+    return ShadowPolicy(part.max_parallel, nanousd(part.daily_usd), part.auto_promote, judge, gate)
 
 
 def _judge_and_embedder(

@@ -299,6 +299,7 @@ class Gate(Part):
     min_win_or_tie: Ratio = 0.9
     max_cost_ratio: Multiple = 1.0
     max_p95_latency_ratio: Multiple = 1.5
+    max_error_rate: Ratio = 0.1
 
 
 class Shadow(Part):

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hermes.routing.bounds import DELTA, lower_bound
+from hermes.bounds import DELTA, lower_bound
 from hermes.routing.standing import Point
 
 Floats = NDArray[np.float64]

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from hermes.bounds import DELTA, ceiling, upper_bound
 from hermes.embedding.models import MINILM, Embedder, EmbedderMissing, open_embedder
 from hermes.errors import HermesError
 from hermes.learning import candidates, gate
@@ -26,7 +27,6 @@ from hermes.learning.gate import NotBetter, Outcome, share
 from hermes.learning.thresholds import COMPLEX_MISTAKE_COST, choose_cut
 from hermes.learning.traffic import LEAST_DOUBTED, Traffic, TrafficUnusable
 from hermes.routing import artifact
-from hermes.routing.bounds import DELTA, ceiling, upper_bound
 from hermes.routing.second import EmbeddingSurrogate, with_second_look
 from hermes.routing.standing import NOTHING
 from hermes.routing.surrogate import TfidfSurrogate

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hermes.routing.bounds import ceiling, interval
+from hermes.bounds import ceiling, interval
 from hermes.storage.classified import BUCKETS, HOUR_CHARS, Classified, Confidence, Served
 from hermes.storage.labels import Audit
 

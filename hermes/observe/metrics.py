@@ -31,6 +31,10 @@ NO_TIER: Final = "none"
 OTHER: Final = "other"
 FEWEST_LEVELS: Final = 2
 TOKEN_KINDS: Final = ("prompt", "completion", "cached", "reasoning")
+SHADOW_DROPS: Final = (
+    "queue", "load", "money", "residency", "too_large", "unfit", "key", "unanswered", "database", "ending", "fault",
+)  # fmt: skip
+SHADOW_OUTCOMES: Final = ("better", "tie", "worse", "unjudged", "error")
 LEDGER_STATES: Final = ("appended", "moved", "rejected", "lost")
 SLICE: Final = 200
 """Samples rendered between two pauses: about 2 ms."""
@@ -93,12 +97,13 @@ class Metrics:
         in_flight: Callable[[], float] | None = None,
         ledger_gap: Callable[[], float] | None = None,
         state_up: Callable[[], float] | None = None,
+        shadow_queue: Callable[[], float] | None = None,
     ) -> None:
         """Names the functions that are asked at each scrape; each must be quick."""
         shared = ((self._circuits_open, circuits_open), (self._sessions_active, sessions_active))
         own = (
             (self._spool_depth, spool_depth), (self._spool_held, spool_held), (self._in_flight, in_flight),
-            (self._ledger_gap, ledger_gap), (self._state_up, state_up),
+            (self._ledger_gap, ledger_gap), (self._state_up, state_up), (self._shadow_queue, shadow_queue),
         )  # fmt: skip
         for gauge, function in (*shared, *own):
             if function is not None:
@@ -169,6 +174,14 @@ class Metrics:
         """Usage rows are lost, which neither the disk nor the database has taken."""
         self._spool_lost.inc(rows)
         self._child(self._ledger_rows, "lost").inc(rows)
+
+    def shadow_dropped(self, reason: str) -> None:
+        """A sample for a target was dropped."""
+        self._child(self._shadow_drops, reason if reason in SHADOW_DROPS else OTHER).inc()
+
+    def shadow_reply(self, outcome: str) -> None:
+        """A target was called: `better`, `tie`, `worse`, `unjudged`, or `error`."""
+        self._child(self._shadow_replies, outcome if outcome in SHADOW_OUTCOMES else OTHER).inc()
 
     def answered(self, record: UsageRecord) -> None:
         """A request is over, and its usage row is complete."""
@@ -272,6 +285,12 @@ class Metrics:
         self._ledger_rows = self._counter(
             "hermes_ledger_rows", "Usage rows: appended to the spool, moved from it, rejected, lost.", ["state"]
         )
+        self._shadow_replies = self._counter(
+            "hermes_shadow_replies", "Calls of targets, by how they compare with the pinned model.", ["outcome"]
+        )
+        self._shadow_drops = self._counter(
+            "hermes_shadow_dropped", "Samples for targets that were dropped, by reason.", ["reason"]
+        )
 
     def _make_gauges(self) -> None:
         self._classifier_mean = self._gauge("hermes_router_classifier_latency_ms_avg", "Mean time a classifier took.")
@@ -289,6 +308,7 @@ class Metrics:
             "Share of a budget that is used in its period; id *: of whoever has used most.",
             ["scope", "id", "period", "unit"],
         )
+        self._shadow_queue = self._gauge("hermes_shadow_queue_depth", "Samples that wait for a target's answer.")
         self._state_up = self._gauge(
             "hermes_state_up", "1: the state that workers share is used; 0: a worker goes by its own.", mode="livemin"
         )
@@ -303,6 +323,10 @@ class Metrics:
         for state in LEDGER_STATES:
             self._ledger_rows.labels(state)
         self._fallback_used.labels(OTHER)
+        for reason in (*SHADOW_DROPS, OTHER):
+            self._shadow_drops.labels(reason)
+        for outcome in (*SHADOW_OUTCOMES, OTHER):
+            self._shadow_replies.labels(outcome)
 
     def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
         return self._kept(Counter(name, text, labels, registry=None))

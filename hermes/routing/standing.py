@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from hermes.routing.bounds import lower_bound
+from hermes.bounds import lower_bound
 
 LEAST_AUDITS: Final = 30
 """Before so many audits of a level nothing is concluded from its bound."""

@@ -1,8 +1,8 @@
 """Removes usage rows that are older than they may become, so few at a time that nobody else waits for it.
 
-Preview, error and details go with their row, and so do audits of the surrogate, which hold texts too. The sums of
-`rollups.py` stay, but for the minutes: they hold names of users, functions and keys, and no texts. A row that is not in
-the sums yet stays until it is.
+Preview, error and details go with their row, and so do audits of the surrogate and answers of targets, which hold texts
+too. The sums of `rollups.py` stay, but for the minutes: they hold names of users, functions and keys, and no texts. A
+row that is not in the sums yet stays until it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from peewee import fn
 
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database
-from hermes.storage.models import MinuteRow, ResidencyHitRow, SurrogateAuditRow, UsageRow, WriterRow
+from hermes.storage.models import (
+    MinuteRow,
+    ResidencyHitRow,
+    ShadowReplyRow,
+    SurrogateAuditRow,
+    UsageRow,
+    WriterRow,
+)
 from hermes.storage.rollups import MINUTE_CHARS
 from hermes.storage.usage_filter import utc_text
 
@@ -67,7 +74,7 @@ class Retention:
             return 0
         self._repeat(_drop_minutes, utc_text(now - timedelta(days=MINUTES_DAYS))[:MINUTE_CHARS], may_go_on)
         self._repeat(_drop_writers, utc_text(now - timedelta(days=WRITERS_DAYS)), may_go_on)
-        for drop in (_drop_audits, _drop_hits):
+        for drop in (_drop_audits, _drop_hits, _drop_shadow):
             self._repeat(drop, utc_text(now - timedelta(days=days)), may_go_on)
         return self._repeat(_drop_rows, utc_text(now - timedelta(days=days)), may_go_on)
 
@@ -96,6 +103,12 @@ def _drop_audits(before: str, rows: int) -> int:
 
 def _drop_hits(before: str, rows: int) -> int:
     row = ResidencyHitRow
+    oldest = row.select(row.id).where(row.created_at < before).order_by(row.created_at).limit(rows)
+    return int(row.delete().where(row.id.in_(oldest)).execute())
+
+
+def _drop_shadow(before: str, rows: int) -> int:
+    row = ShadowReplyRow
     oldest = row.select(row.id).where(row.created_at < before).order_by(row.created_at).limit(rows)
     return int(row.delete().where(row.id.in_(oldest)).execute())
 

@@ -56,8 +56,13 @@ class Relay:
         clean: Callable[[bytes], bytes],
         request_id: str,
         restorer: StreamRestorer | None = None,
+        saw: Callable[[bytes], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """
+        Args:
+            saw: is shown each block that the provider has sent, before the stream is settled.
+        """
         self._answer = answer
         self._stream = stream
         self._on_break = on_break
@@ -67,6 +72,7 @@ class Relay:
         self._clean = clean
         self._request_id = request_id
         self._restorer = restorer
+        self._saw = saw
         self._clock = clock
         self._first: bytes | None = answer.held
         self._has_ended = False
@@ -89,6 +95,8 @@ class Relay:
         except BaseException:
             self._end("interrupted", "the relay failed")
             raise
+        if self._saw is not None:
+            self._saw(block)
         block = self._watched(block)
         self._lifeline.hands_over(self._clock())
         return block

@@ -13,6 +13,7 @@ from hermes.admission.pins import in_force, remark
 from hermes.bootstrap import Hermes
 from hermes.directory import Budget
 from hermes.errors import InvalidRequest
+from hermes.web import shadow_api
 from hermes.web.caller import caller, operator
 from hermes.web.http import limit_of, read_body
 
@@ -25,11 +26,12 @@ Spent = Callable[[Budget], Mapping[str, Any]]
 
 
 def blueprint(hermes: Hermes) -> Blueprint:
-    """`/admin/keys`, `/admin/pins`, `/admin/budgets`, `/admin/audit`, `/v1/pins`."""
+    """`/admin/keys`, `/admin/pins`, `/admin/budgets`, `/admin/shadow`, `/admin/audit`, `/v1/pins`."""
     bp = Blueprint("directory", __name__)
     _add_keys(bp, hermes)
     _add_pins(bp, hermes)
     _add_budgets(bp, hermes, hermes.spent)
+    shadow_api.add_routes(bp, hermes, _json_body)
 
     @bp.get("/admin/audit")
     def audit() -> Response:

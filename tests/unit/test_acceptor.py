@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hermes.bounds import lower_bound
 from hermes.learning.acceptor import Look, Looks, certify
-from hermes.routing.bounds import lower_bound
 
 
 def traffic(n: int, chance: np.random.Generator, skill: float = 1.0) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy.stats import beta
 
-from hermes.routing.bounds import interval, lower_bound, upper_bound
+from hermes.bounds import interval, lower_bound, upper_bound
 
 CASES = [(1, 1), (59, 59), (58, 59), (950, 1000), (4_900, 5_000), (19_000, 20_000), (1, 5_000), (7.5, 12.25)]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from itertools import count
 
 import pytest
 
+from hermes.observe.trace import utc_ms
 from tests.e2e.gateway import Gateway
+from tests.shadow_rows import a_reply, store_beside_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ PAGES = (
     Shown("circuits", "/dashboard/circuits", "#circuits tbody tr"),
     Shown("sessions", "/dashboard/sessions", "#sessions"),
     Shown("residency", "/dashboard/residency", "#residency .empty"),
+    Shown("shadow", "/dashboard/shadow", "#shadow .gate li"),
     Shown("traces", "/dashboard/traces", "#events tr"),
     Shown("classifier", "/classifier/report", "#classifier"),
     Shown("settings", "/dashboard/settings", "#settings .pin"),
@@ -41,6 +46,7 @@ PAGES = (
 
 EVERY = [pytest.param(page, id=page.name) for page in PAGES]
 
+seeds = count(1)
 HOSTILE = "<img src=x onerror=alert(document.domain)>"
 TEXTS = (
     "hello there",
@@ -75,6 +81,21 @@ DOCUMENTS = (
 )
 
 
+def seed_shadow(gateway: Gateway) -> None:
+    """A target for chat, demo-large against demo-small, with 60 rows: 20 better, 39 ties, 1 worse."""
+    gateway.admin("PUT", "/admin/pins/model.chat.target", {"value": "demo-large"})
+    gateway.admin("PUT", "/admin/pins/model.chat.target.sample_rate", {"value": "0.05"})
+    number = next(seeds)
+    replies = [
+        a_reply(
+            n, "better" if n < 20 else "worse" if n == 30 else "tie", primary="demo-small", target="demo-large",
+            prefix=f"w{number}-", created_at=utc_ms(time.time()),
+        )
+        for n in range(60)
+    ]  # fmt: skip
+    store_beside_server(f"sqlite:///{gateway.folder / 'hermes.db'}", replies)
+
+
 def send_traffic(gateway: Gateway, rounds: int = 20) -> None:
     """A little of everything: both tiers, several users, refusals, failures until a circuit opens."""
     for number in range(rounds):
@@ -85,6 +106,7 @@ def send_traffic(gateway: Gateway, rounds: int = 20) -> None:
     for _ in range(4):
         gateway.chat("demo:503 hello", tier="simple")
     gateway.chat("please debug it, demo:429", tier="complex")
+    seed_shadow(gateway)
     for budget in BUDGETS:
         assert gateway.admin("PUT", "/admin/budgets", budget).status == 200
     for use_case, source, text in DOCUMENTS:

@@ -29,6 +29,7 @@ from hermes.web.dashboard.pages import (
     residency,
     sessions,
     settings,
+    shadow,
     traces,
     usage,
 )
@@ -36,7 +37,7 @@ from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
 
 PAGES: Final = (
-    overview, usage, traces, circuits, sessions, budgets, residency, knowledge, settings, config, classifier,
+    overview, usage, traces, circuits, sessions, shadow, budgets, residency, knowledge, settings, config, classifier,
 )  # fmt: skip
 """Modules with `add_routes(blueprint, site)`."""
 

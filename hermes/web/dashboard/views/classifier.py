@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from hermes.bounds import interval
 from hermes.learning.report import Live
 from hermes.policy import Policy
-from hermes.routing.bounds import interval
 from hermes.storage.decisions import BINS, Answered, Decided, Sample
 from hermes.storage.labels import Audit
 from hermes.types import Tier

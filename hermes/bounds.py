@@ -65,15 +65,15 @@ def _quantile(share: float, a: float, b: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if _beta(middle, a, b) < share:
+        if beta_share(middle, a, b) < share:
             low = middle
         else:
             high = middle
     return low
 
 
-def _beta(x: float, a: float, b: float) -> float:
-    """The distribution function at x."""
+def beta_share(x: float, a: float, b: float) -> float:
+    """The distribution function of the beta distribution at x."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))

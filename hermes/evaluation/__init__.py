@@ -1,0 +1,1 @@
+"""Is the target better than the pinned model?"""
