@@ -9,6 +9,7 @@ from typing import Final
 
 from hermes.observe.tracewords import SAID
 from hermes.storage.usage_filter import CHOICES, UsageFilter
+from hermes.web.openapi import shadow
 from hermes.web.openapi.route import JSON, STREAM, Query, Route, act, completion, json_of, public, read
 from hermes.web.openapi.schema import (
     FLAG,
@@ -274,4 +275,4 @@ KNOWLEDGE: Final = (
     ),
 )
 
-ROUTES: Final = (*COMPLETIONS, *HEALTH, *DIRECTORY, *OPERATIONS, *KNOWLEDGE)
+ROUTES: Final = (*COMPLETIONS, *HEALTH, *DIRECTORY, *shadow.ROUTES, *OPERATIONS, *KNOWLEDGE)

@@ -12,6 +12,7 @@ from typing import Final, get_args
 from hermes.directory import Action, BudgetScope, Period, Scope
 from hermes.observe.tracewords import SAID
 from hermes.types import TIERS, Source, Status
+from hermes.web.openapi import shadow
 from hermes.web.openapi.schema import (
     ANYTHING,
     FLAG,
@@ -368,5 +369,6 @@ SHAPES: Final[Mapping[str, Schema]] = {
     "NewDocument": closed({**DOCUMENT_NAME, "text?": TEXT, "content_base64?": TEXT, "format?": FORMATS}),
     "Hit": HIT,
     "KnownChunk": fields({"id": WHOLE, "document": WHOLE, "source": TEXT, "chunk": WHOLE, "score": NUMBER}),
+    **shadow.SHAPES,
 }
 """By the names that the document gives them; the errors are `document`'s."""
