@@ -18,6 +18,7 @@ from hermes.cli.start import Start, read_start  # noqa: E402
 from hermes.errors import ConfigurationInvalid, StartRefused  # noqa: E402
 from hermes.observe.workerfiles import VARIABLE, WorkerFiles  # noqa: E402
 from hermes.settings import Settings  # noqa: E402
+from hermes.web.places import connections_of, raised_file_limit  # noqa: E402
 from hermes.web.worker import HermesWorker, call_app, logger_of  # noqa: E402
 
 REFUSED = 3
@@ -83,7 +84,7 @@ def worker_exit(server, worker):
 bind = START.bind
 worker_class = HermesWorker
 workers = START.settings.workers
-worker_connections = 4000
+worker_connections = connections_of(raised_file_limit())
 preload_app = False
 logger_class = logger_of(
     START.settings.log_level,

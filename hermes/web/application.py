@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from flask import Flask
+from flask import Flask, request
 
 from hermes.bootstrap import Hermes
 from hermes.errors import ClientGone, InvalidRequest
@@ -24,8 +24,11 @@ from hermes.web import (
 from hermes.web.completions import HotRoutes
 from hermes.web.cors import Cors, Environ, WsgiApp
 from hermes.web.dashboard.door import Door
-from hermes.web.http import begin
+from hermes.web.http import Arriving, begin
 from hermes.web.openapi import document as openapi
+
+FORM_BYTES: Final = 1024 * 1024
+"""The longest form. A route that takes files raises its own `request.max_content_length`."""
 
 
 def create_app(hermes: Hermes) -> Flask:
@@ -35,6 +38,8 @@ def create_app(hermes: Hermes) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False  # no redirect of paths that try something
     app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.config["MAX_CONTENT_LENGTH"] = FORM_BYTES
+    app.before_request(_let_the_body_come_in_time)
     errors.install(app)
     files = assets.Assets.of(ROOT / "static")
     door = Door(hermes)
@@ -48,6 +53,11 @@ def create_app(hermes: Hermes) -> Flask:
     # In the order in which a request passes them: entrance, CORS, hot routes, Flask.
     app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]
     return app
+
+
+def _let_the_body_come_in_time() -> None:
+    """Flask and werkzeug would wait for a form for ever, and hold up everybody while it is long."""
+    request.environ["wsgi.input"] = Arriving(request.environ)
 
 
 class Entrance:

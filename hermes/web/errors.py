@@ -8,7 +8,7 @@ from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map
 
-from hermes.errors import HermesError, InvalidRequest, NotFound
+from hermes.errors import HermesError, InvalidRequest, NotFound, PayloadTooLarge
 from hermes.web import answers
 from hermes.web.http import REQUEST_ID, begin
 
@@ -50,6 +50,8 @@ def _http_exception(error: HTTPException) -> Response:
         refused = answer(MethodNotAllowed(f"{request.path} does not take {request.method}, but {use}."))
         refused.headers["Allow"] = ", ".join(allowed)
         return refused
+    if error.code == 413:
+        return answer(PayloadTooLarge(f"What is sent to {request.path} may not be that long."))
     wrapped = InvalidRequest(error.description or error.name)
     wrapped.status = error.code or 500
     return answer(wrapped)

@@ -15,16 +15,15 @@ from gunicorn.http.errors import ChunkMissingTerminator, ParseException
 
 from hermes.errors import BodyTimeout, ClientGone, InvalidRequest, PayloadTooLarge, UnsupportedMedia
 from hermes.observe.logs import request_id_var
-from hermes.turns import MOMENT_S
+from hermes.turns import MOMENT_S, STINT_S
 
 REQUEST_ID = "hermes.request_id"
 READ_BYTES = 65536
 BODY_PACE_S = 30.0
 """Each 64 KiB of a body must arrive within this; gunicorn itself waits for ever."""
 
+LEAST_BYTES = 1024
 CHUNK_END_BYTES = 2
-READS_IN_A_ROW = 16
-"""After so many, a megabyte, the others have a turn; a body that is there already is read without waiting."""
 
 
 def new_request_id() -> str:
@@ -94,7 +93,7 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
         raise _too_large(limit)
     deadline = time.monotonic() + _patience_s(environ)
     wanted = limit + 1 if length is None else length
-    body = _read_up_to(environ, wanted, deadline)
+    body = _read_up_to(Arriving(environ, deadline), wanted)
     left = wanted - len(body)
     if length is None and left == 0:
         raise _too_large(limit)
@@ -103,24 +102,73 @@ def read_body(environ: dict[str, Any], limit: int) -> bytes:
     return body
 
 
-def _read_up_to(environ: dict[str, Any], wanted: int, deadline: float) -> bytes:
+def _read_up_to(arriving: Arriving, wanted: int) -> bytes:
     """So many bytes, fewer if there are no more. A long body grows where it is, since joining its pieces at the end
-    would hold up the event loop; and one that comes faster than it is read leaves the others a turn.
+    would hold up the event loop.
     """
-    first = _read(environ, min(READ_BYTES, wanted), deadline) if wanted else b""
+    first = arriving.read(wanted) if wanted else b""
     if not first or len(first) == wanted:
         return first
-    whole, reads = BytesIO(), 1
+    whole = BytesIO()
     whole.write(first)
     while (left := wanted - whole.tell()) > 0:
-        piece = _read(environ, min(READ_BYTES, left), deadline)
+        piece = arriving.read(left)
         if not piece:
             break
         whole.write(piece)
-        reads += 1
-        if reads % READS_IN_A_ROW == 0:
-            gevent.sleep(MOMENT_S)
     return whole.getvalue()
+
+
+class Arriving:
+    """A request's body as it comes in: not too slowly, and without holding up the others.
+
+    Whatever reads `wsgi.input` may read this instead.
+    """
+
+    def __init__(self, environ: dict[str, Any], deadline: float = float("inf")) -> None:
+        self._environ = environ
+        self._input = environ["wsgi.input"]
+        self._deadline = deadline
+        self._most = READ_BYTES if environ.get("CONTENT_LENGTH") else LEAST_BYTES
+        self._due_at, self._due_bytes = 0.0, 0
+        self._turn_at = time.monotonic() + STINT_S
+
+    def read(self, size: int = -1) -> bytes:
+        """At most so many bytes, or as many as are convenient; none at the body's end.
+
+        Raises:
+            BodyTimeout, InvalidRequest, ClientGone: see `read_body`.
+        """
+        began = time.monotonic()
+        if self._due_bytes <= 0:
+            self._due_at, self._due_bytes = began + BODY_PACE_S, READ_BYTES
+        data = self._wait_for(self._most if size < 0 else min(size, self._most), began)
+        self._due_bytes -= len(data)
+        now = time.monotonic()
+        # Chunks of a byte each take a microsecond's work a byte: of such a body less is read in one go.
+        self._most = LEAST_BYTES if now - began > STINT_S else min(READ_BYTES, 2 * self._most)
+        if now >= self._turn_at:
+            gevent.sleep(MOMENT_S)
+            self._turn_at = time.monotonic() + STINT_S
+        return data
+
+    def _wait_for(self, size: int, now: float) -> bytes:
+        until = min(self._due_at, self._deadline)
+        try:
+            with gevent.Timeout(max(0.0, until - now), TimeoutError):
+                data: bytes = self._input.read(size)
+        except TimeoutError:
+            _listen_no_more(self._environ)
+            bound = ": X-Request-Timeout is over" if until == self._deadline else ""
+            raise BodyTimeout(f"The request's body came too slowly{bound}.") from None
+        except OSError:
+            raise ClientGone from None
+        except ParseException as fault:
+            if isinstance(fault, ChunkMissingTerminator) and len(fault.term) < CHUNK_END_BYTES:
+                raise ClientGone from None  # nothing came where a chunk's end should have been
+            _listen_no_more(self._environ)
+            raise InvalidRequest("The body is not framed as its head says.") from None
+        return data
 
 
 def _patience_s(environ: dict[str, Any]) -> float:
@@ -130,25 +178,6 @@ def _patience_s(environ: dict[str, Any]) -> float:
     except ValueError:
         return float("inf")
     return seconds if seconds > 0 else float("inf")
-
-
-def _read(environ: dict[str, Any], size: int, deadline: float) -> bytes:
-    wait_s = min(BODY_PACE_S, max(0.0, deadline - time.monotonic()))
-    try:
-        with gevent.Timeout(wait_s, TimeoutError):
-            data: bytes = environ["wsgi.input"].read(size)
-    except TimeoutError:
-        _listen_no_more(environ)
-        bound = "" if wait_s == BODY_PACE_S else ": X-Request-Timeout is over"
-        raise BodyTimeout(f"The request's body came too slowly{bound}.") from None
-    except OSError:
-        raise ClientGone from None
-    except ParseException as fault:
-        if isinstance(fault, ChunkMissingTerminator) and len(fault.term) < CHUNK_END_BYTES:
-            raise ClientGone from None  # nothing came where a chunk's end should have been
-        _listen_no_more(environ)
-        raise InvalidRequest("The body is not framed as its head says.") from None
-    return data
 
 
 def _listen_no_more(environ: dict[str, Any]) -> None:

@@ -31,9 +31,11 @@ from hermes.native import make_logging_native
 from hermes.observe import logs
 from hermes.observe.logs import request_id_var
 from hermes.observe.redact import Redactor
+from hermes.turns import MOMENT_S
 from hermes.web import wire
 from hermes.web.answers import parts, status_line, unexpected
 from hermes.web.http import new_request_id
+from hermes.web.unread import is_heard_out, is_read, let_go
 
 log = logging.getLogger("hermes-router.web")
 
@@ -50,8 +52,12 @@ LAST_WAIT_S: Final = 1.0
 """How long, at the end, a connection may be silent that has just been opened or has just had an answer; and how long is
 listened to a caller whose request was refused."""
 
-LISTENS_BYTES: Final = 65536
-LISTENS_TIMES: Final = 16
+CROWDED_SHARE: Final = 0.85
+"""Of all places. The rest is for those who come meanwhile: up to a hundred in one go."""
+
+TURN_REQUESTS: Final = 8
+"""After so many requests on one connection the others have a turn: one that sends without waiting for answers is never
+waited for."""
 
 OURS: Final = (http.InvalidResponseHeader, http.InvalidResponseHeaderName, http.ConfigurationProblem)
 """What gunicorn has among the faults of requests, and is none."""
@@ -109,10 +115,13 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting: dict[Any, gevent.Timeout] = {}
-        """By greenlet: the timer that ends its wait for a next request."""
+        """By greenlet, the longest first: the timer that ends its wait for a next request."""
 
         self._is_mounted = bool(os.environ.get("SCRIPT_NAME"))
         """Paths begin with a prefix, which is gunicorn's to take away."""
+
+        self._open = 0
+        """How many connections there are."""
 
         self._known: set[Any] = set()
         """Greenlets whose connection has had a request."""
@@ -137,17 +146,36 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         make_logging_native()
 
     def handle(self, listener: Any, client: Any, addr: Any) -> None:
-        """Serves a connection."""
+        """Serves a connection. The silent keep nobody out: where nearly all places are taken, the one that has waited
+        longest for its request is ended.
+        """
         if type(client) is gevent.socket.socket:
             client.__class__ = ClientSocket
-        super().handle(listener, client, addr)
+        self._open += 1
+        try:
+            if self._open > self.worker_connections * CROWDED_SHARE:
+                gevent.get_hub().loop.run_callback(self._end_longest)
+            super().handle(listener, client, addr)
+        finally:
+            self._open -= 1
 
     def handle_request(self, listener_name: Any, req: Any, client: Any, addr: Any) -> Any:
         """Answers one request; raises StopIteration where the connection ends with it."""
-        if self._is_mounted or not wire.is_hot(req):
-            return super().handle_request(listener_name, req, client, addr)
-        with suppress(gevent.GreenletExit, SystemExit):
-            self._answer(req, client)
+        try:
+            if self._is_mounted or not wire.is_hot(req):
+                super().handle_request(listener_name, req, client, addr)
+            else:
+                with suppress(gevent.GreenletExit, SystemExit):
+                    self._answer(req, client)
+        except StopIteration:
+            if not is_read(req):
+                let_go(client)
+            raise
+        if not is_heard_out(req):
+            let_go(client)
+            raise StopIteration
+        if req.req_number % TURN_REQUESTS == 0:
+            gevent.sleep(MOMENT_S)
         return True
 
     def _answer(self, req: Any, client: Any) -> None:
@@ -201,10 +229,7 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             log.warning("Refused what came from %s: %s", addr[0] if addr else "a socket", exc)
         with suppress(OSError), gevent.Timeout(LAST_WAIT_S, False):
             client.sendall(answer(error, request_id))
-            client.shutdown(socket.SHUT_WR)
-            for _ in range(LISTENS_TIMES):  # closed before all was read, the system would take the answer back
-                if not client.recv(LISTENS_BYTES):
-                    break
+            let_go(client)
 
     def _end_waits(self) -> None:
         call_app(self, "drain")
@@ -215,6 +240,11 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def _end(self, greenlets: Iterable[Any]) -> None:
         for greenlet in list(greenlets):
             gevent.get_hub().loop.run_callback(self._end_one, greenlet)
+
+    def _end_longest(self) -> None:
+        longest = next(iter(self._waiting), None)
+        if longest is not None:
+            self._end_one(longest)
 
     def _end_one(self, greenlet: Any) -> None:
         timer = self._waiting.get(greenlet)

@@ -43,24 +43,30 @@ class StartFailed(Exception):
 class Gateway:
     """A running server."""
 
-    def __init__(self, config: Mapping[str, Any] | str | None, env: Mapping[str, str | None]) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | str | None, env: Mapping[str, str | None], files: int | None = None
+    ) -> None:
         self.port = _free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-e2e-"))
         self._env = env
+        self._files = files
         self._process: subprocess.Popen[bytes] | None = None
         if config is not None:
             self.write_config(config)
 
     @classmethod
     def start(
-        cls, config: Mapping[str, Any] | str | None = None, env: Mapping[str, str | None] | None = None
+        cls,
+        config: Mapping[str, Any] | str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        files: int | None = None,
     ) -> Gateway:
-        """Starts a server and waits until it is healthy; no configuration means none.
+        """Starts a server and waits until it is healthy; no configuration means none, `files` how many it may open.
 
         Raises:
             StartFailed: it refused, or took too long.
         """
-        gateway = cls(config, env or {})
+        gateway = cls(config, env or {}, files)
         try:
             gateway.spawn()
         except StartFailed:
@@ -72,7 +78,8 @@ class Gateway:
 
     def spawn(self) -> None:
         """Starts the process in the folder that is there; also after a kill."""
-        command = [sys.executable, "-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), "app:app"]
+        limited = ["prlimit", f"--nofile={self._files}"] if self._files else []
+        command = [*limited, sys.executable, "-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), "app:app"]
         with open(self.folder / "server.log", "ab") as log:
             self._process = subprocess.Popen(
                 command,
