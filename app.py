@@ -45,6 +45,7 @@ except StartRefused as refused:
     sys.exit(REFUSED)
 
 app = create_app(hermes)
+gevent.spawn(hermes.crowd.watch)
 loops = Loops()
 loops.every(DRAIN_EVERY_S, hermes.drain.run_once, "drain")
 if hermes.settings.shares_state():

@@ -24,6 +24,7 @@ from hermes.accounting.spool import Spool
 from hermes.admission.auth import Authenticator
 from hermes.admission.books import FILLED_NOUNS, Books
 from hermes.admission.budgets import Budgets
+from hermes.admission.crowd import Crowd
 from hermes.admission.editor import DirectoryEditor
 from hermes.admission.keys import SECRET_FILE, KeyDigest, server_secret
 from hermes.admission.limits import Limits
@@ -124,6 +125,7 @@ class Hermes:
     operations: Operations
     digest: KeyDigest
     hangups: HangupWatch
+    crowd: Crowd
     metrics: Metrics
     database: Database
     usage: UsageRepository
@@ -368,8 +370,8 @@ def build(settings: Settings) -> Hermes:
     hints = HintRepository(database)
     spool = _checked(Spool(settings.spool_path(), on_lost=metrics.spool_lost))
     drain = Drain(spool, usage.insert, metrics.moved)
-    ledger = Ledger(spool, drain, usage.stored_of)
-    prices = PriceBook()
+    ledger, prices = Ledger(spool, drain, usage.stored_of), PriceBook()
+    crowd = Crowd(lambda: ledger.in_flight, metrics.turned_away)
 
     # What operators change while it runs.
     directory = DirectoryRepository(database)
@@ -394,7 +396,7 @@ def build(settings: Settings) -> Hermes:
     keyring = Keyring(store)
     upstreams = Upstreams(Caller(transport, notes), breakers, keyring, notes, failed=circuit_changes.failed)
     learning = Learning(surrogates, LabelRepository(database), ClassifiedRepository(database), redactor.clean)
-    router = _router(sessions, Teacher(_teacher_call(asker)), learning, events)
+    router = _router(sessions, Teacher(_teacher_call(asker)), learning, events, crowd)
 
     persona = Persona(_teacher_call(asker), hints.recall, hints.remember)
     policies = PolicyBox(persona.applied(policy))
@@ -442,6 +444,7 @@ def build(settings: Settings) -> Hermes:
         operations=Operations(policies.current, breakers, sessions, trail.note),
         digest=digest,
         hangups=HangupWatch(),
+        crowd=crowd,
         metrics=metrics,
         database=database,
         usage=usage,
@@ -540,8 +543,8 @@ def _checked(spool: Spool) -> Spool:
     return spool
 
 
-def _router(sessions: Sessions, teacher: Teacher, learning: Learning, events: Events) -> Router:
-    auditor = Auditor(teacher, learning.keep)
+def _router(sessions: Sessions, teacher: Teacher, learning: Learning, events: Events, crowd: Crowd) -> Router:
+    auditor = Auditor(teacher, learning.keep, is_crowded=crowd.is_crowded)
     return Router(sessions, teacher, learning.surrogates.of, events.emit, auditor=auditor)
 
 

@@ -14,6 +14,7 @@
     ├── UpstreamFailed        502  every endpoint was tried, none answered
     ├── CircuitsOpen          503  nothing was tried: every breaker is open
     ├── GatewayDisabled       503  the kill switch is thrown
+    ├── Overloaded            503  more comes than can be done
     ├── BooksUnreadable       503  what was spent cannot be told, and the operator lets nobody pass then
     ├── DatabaseUnavailable   503  what was asked for is in the database, which does not answer
     ├── DeadlineExceeded      504  the time for the whole request is over
@@ -175,6 +176,18 @@ class GatewayDisabled(HermesError):
 
     def __init__(self) -> None:
         super().__init__("The gateway is switched off. Call the provider directly meanwhile.", should_retry=False)
+
+
+class Overloaded(HermesError):
+    """More requests come than this process can do; in a moment there may be room."""
+
+    status, code = 503, "overloaded"
+
+    def __init__(self, *, retry_after_s: float) -> None:
+        super().__init__(
+            "More requests come than can be answered at the moment; come again after Retry-After.",
+            retry_after_s=retry_after_s,
+        )
 
 
 class DeadlineExceeded(UpstreamFailed):

@@ -43,6 +43,10 @@ class Load:
     """CPU of the load generator itself."""
 
     latency: Spread
+    refused: Spread
+    """Of answers that say 429 or 503."""
+
+    refusals: int
     first_byte: Spread
     delay: Spread
     chunks: int
@@ -57,6 +61,8 @@ class Load:
             said["per_second"],
             said["cpu_us"],
             _spread(said, "latency"),
+            _spread(said, "refused"),
+            said.get("refused", {}).get("count", 0),
             _spread(said, "first_byte"),
             _spread(said, "delay"),
             said.get("delay", {}).get("count", 0),

@@ -1,14 +1,16 @@
 /* A load generator that costs next to nothing: one thread, epoll, HTTP/1.1 with keep-alive.
  *
- *     load PORT PATH BODY_FILE [connections=N] [seconds=S] [total=N] [ramp_ms=N] [hold=1]
+ *     load PORT PATH BODY_FILE [connections=N] [seconds=S] [total=N] [ramp_ms=N] [every_ms=N] [hold=1]
  *
  * Every connection sends the body, reads the answer to its end, and sends again: for so many seconds, or until so many
- * requests were sent in all. The connections begin one after the other within `ramp_ms`. A run of `########` in the
+ * requests were sent in all. The connections begin one after the other within `ramp_ms`. With `every_ms` each sends at
+ * that beat and not at once after an answer; what takes longer than a beat lets beats pass. A run of `########` in the
  * body becomes the number of the request, so that no two are the same. With `hold=1` it waits until each connection has
  * had the first byte of a body, says `held N`, waits for the end of its input, and counts the connections that are lost
  * by then as errors.
  *
- * Prints one JSON object. Times are microseconds: `latency` from the first byte sent to the last received,
+ * Prints one JSON object. Times are microseconds: `latency` from the first byte sent to the last received of a good
+ * answer, `refused` the same of a 429 or 503,
  * `first_byte` to the first byte of the body, `delay` from the stamp in a chunk to its arrival.
  */
 
@@ -26,11 +28,11 @@ typedef struct {
     int fd;
     bool busy;
     size_t sent;
-    uint64_t began_ns, first_ns;
+    uint64_t began_ns, first_ns, due_ns; /* `due_ns`: when it sends next, or 0. */
     Part part;
     char head[HEAD_BYTES + 1];
     size_t head_length;
-    bool is_ok, closes;
+    bool is_ok, is_refused, closes;
     long long left; /* Of the body, or of the chunk. */
     bool empty_line;
     uint64_t stamp; /* As far as it is read. */
@@ -46,13 +48,13 @@ static int poll_fd, port;
 static char *request;
 static size_t request_length;
 static char *number; /* Where the request's number goes, or NULL. */
-static long connections = 1, total = 0, ramp_ms = 0, hold = 0;
+static long connections = 1, total = 0, ramp_ms = 0, every_ms = 0, hold = 0;
 static double seconds = 0;
 
 static uint64_t started_ns, stop_ns;
 static long sent_requests, completed, errors, reconnects, with_first_byte, busy_connections;
 static uint64_t last_ns;
-static Series latency, first_byte, delay;
+static Series latency, refused, first_byte, delay;
 
 static void keep(Series *series, uint64_t ns) {
     if (series->length == series->room) {
@@ -114,12 +116,25 @@ static void reopen(Conn *conn) {
 
 static void complete(Conn *conn) {
     last_ns = now_ns();
-    keep(&latency, last_ns - conn->began_ns);
+    keep(conn->is_refused ? &refused : &latency, last_ns - conn->began_ns);
     if (conn->first_ns) keep(&first_byte, conn->first_ns - conn->began_ns);
     completed++;
     if (!conn->is_ok) errors++;
     if (conn->closes) reopen(conn);
-    begin(conn);
+    uint64_t beat = (uint64_t)every_ms * 1000000u, late = last_ns - conn->began_ns;
+    if (beat == 0) begin(conn);
+    else conn->due_ns = conn->began_ns + beat * (late / beat + 1);
+}
+
+/* Sends what is due; how many milliseconds to wait for events. */
+static int keep_beat(Conn *conns) {
+    uint64_t now = now_ns();
+    for (long i = 0; i < connections; i++) {
+        if (conns[i].due_ns == 0 || conns[i].due_ns > now) continue;
+        conns[i].due_ns = 0;
+        begin(&conns[i]);
+    }
+    return 1;
 }
 
 /* -- reading an answer --------------------------------------------------------------------------------------------- */
@@ -146,6 +161,7 @@ static void read_head(Conn *conn) {
     const char *coding = header(conn->head, "transfer-encoding:");
     const char *connection = header(conn->head, "connection:");
     conn->is_ok = strncmp(conn->head, "HTTP/1.1 200", 12) == 0;
+    conn->is_refused = strncmp(conn->head, "HTTP/1.1 503", 12) == 0 || strncmp(conn->head, "HTTP/1.1 429", 12) == 0;
     conn->closes = connection != NULL && strncasecmp(connection, "close", 5) == 0;
     conn->left = length ? atoll(length) : 0;
     conn->part = coding != NULL && strncasecmp(coding, "chunked", 7) == 0 ? SIZE : length ? LENGTH : UNTIL_CLOSE;
@@ -258,6 +274,7 @@ static void report(void) {
     printf("{\"completed\": %ld, \"errors\": %ld, \"reconnects\": %ld, \"per_second\": %.2f, \"cpu_us\": %.0f",
            completed, errors, reconnects, completed ? (double)completed / elapsed_s : 0, cpu_us);
     print_series("latency", &latency);
+    print_series("refused", &refused);
     print_series("first_byte", &first_byte);
     print_series("delay", &delay);
     printf("}\n");
@@ -283,7 +300,7 @@ static void read_options(int count, char **arguments) {
     for (int i = 0; i < count; i++) {
         if (sscanf(arguments[i], "connections=%ld", &connections) + sscanf(arguments[i], "seconds=%lf", &seconds) +
             sscanf(arguments[i], "total=%ld", &total) + sscanf(arguments[i], "ramp_ms=%ld", &ramp_ms) +
-            sscanf(arguments[i], "hold=%ld", &hold) == 0) errno = 0, die("not an option: %s", arguments[i]);
+            sscanf(arguments[i], "every_ms=%ld", &every_ms) + sscanf(arguments[i], "hold=%ld", &hold) == 0) errno = 0, die("not an option: %s", arguments[i]);
     }
 }
 
@@ -322,6 +339,7 @@ int main(int count, char **arguments) {
         }
         struct epoll_event events[EVENTS_AT_ONCE];
         int timeout = begun < connections ? milliseconds_until(started_ns + gap_ns * (uint64_t)begun) : -1;
+        if (every_ms && begun == connections) timeout = keep_beat(conns);
         int ready = epoll_wait(poll_fd, events, EVENTS_AT_ONCE, timeout);
         for (int i = 0; i < ready; i++) {
             if (events[i].events & EPOLLOUT) send_rest(events[i].data.ptr);

@@ -127,6 +127,10 @@ class Metrics:
         """A request has begun that must leave a row."""
         self._ledger_requests.inc()
 
+    def turned_away(self) -> None:
+        """A request was refused, as more came than could be done."""
+        self._turned_away.inc()
+
     def moved(self, rows: int, rejected: int) -> None:
         """So many rows were moved from the spool to the database, and so many it can never store."""
         self._child(self._ledger_rows, "moved").inc(rows)
@@ -263,6 +267,7 @@ class Metrics:
         self._cost_usd = self._counter("hermes_cost_usd", "Cost in US dollars, of known prices.", ["model"])
         self._usage_rows = self._counter("hermes_usage_rows", "Usage rows written.", ["status"])
         self._spool_lost = self._counter("hermes_spool_lost", "Usage rows that neither the disk nor the database took.")
+        self._turned_away = self._counter("hermes_turned_away", "Requests refused as too many came, without a row.")
         self._ledger_requests = self._counter("hermes_ledger_requests", "Requests that must leave a usage row.")
         self._ledger_rows = self._counter(
             "hermes_ledger_rows", "Usage rows: appended to the spool, moved from it, rejected, lost.", ["state"]

@@ -63,7 +63,13 @@ Keep = Callable[[Accepted, Verdict], None]
 class Auditor:
     """Audits a share of the accepted traffic."""
 
-    def __init__(self, teacher: Classifier, keep: Keep, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        teacher: Classifier,
+        keep: Keep,
+        rng: random.Random | None = None,
+        is_crowded: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.missed = 0
         """Audits that were not made: the queue was full, or the teacher gave no verdict."""
 
@@ -71,11 +77,12 @@ class Auditor:
         self._keep = keep
         self._rng = rng or random.Random()  # noqa: S311  (a sample, no secret)
         self._turns = BoundedSemaphore(AT_A_TIME)
+        self._is_crowded = is_crowded
         self._waiting = 0
 
     def samples(self, rate: float) -> bool:
-        """Whether the next accepted verdict shall be audited."""
-        return rate > 0 and self._rng.random() < rate
+        """Whether the next accepted verdict shall be audited; none is while requests are turned away."""
+        return rate > 0 and self._rng.random() < rate and not self._is_crowded()
 
     def audit(self, policy: TeacherPolicy, accepted: Accepted) -> None:
         """Asks the teacher in a while. Returns at once."""

@@ -23,7 +23,7 @@ from hermes.web import (
 )
 from hermes.web.completions import HotRoutes
 from hermes.web.cors import Cors, Environ, WsgiApp
-from hermes.web.dashboard.door import Door
+from hermes.web.dashboard.door import POLL, Door
 from hermes.web.http import Arriving, begin
 from hermes.web.openapi import document as openapi
 
@@ -40,6 +40,7 @@ def create_app(hermes: Hermes) -> Flask:
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.config["MAX_CONTENT_LENGTH"] = FORM_BYTES
     app.before_request(_let_the_body_come_in_time)
+    app.before_request(lambda: _put_off(hermes))
     errors.install(app)
     files = assets.Assets.of(ROOT / "static")
     door = Door(hermes)
@@ -58,6 +59,12 @@ def create_app(hermes: Hermes) -> Flask:
 def _let_the_body_come_in_time() -> None:
     """Flask and werkzeug would wait for a form for ever, and hold up everybody while it is long."""
     request.environ["wsgi.input"] = Arriving(request.environ)
+
+
+def _put_off(hermes: Hermes) -> None:
+    """While requests are turned away, exports and what pages ask for by themselves come later."""
+    if POLL in request.headers or request.path.endswith(".csv"):
+        hermes.crowd.let_in_later()
 
 
 class Entrance:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes.admission.auth import bearer_of
 from hermes.bootstrap import Hermes
-from hermes.errors import ClientGone, HermesError
+from hermes.errors import ClientGone, HermesError, Overloaded
 from hermes.gateway import Call
 from hermes.halves import Said
 from hermes.reply import Reply
@@ -62,11 +62,12 @@ class HotRoutes:
         self, environ: Environ, route: str, request_id: str, serve: Serve
     ) -> tuple[int, list[tuple[str, str]], Iterable[bytes]]:
         try:
+            self._hermes.crowd.let_in()
             reply = serve(self._call(environ, route, request_id))
         except ClientGone:
             return answers.CLIENT_CLOSED_REQUEST, [], []
         except HermesError as error:
-            if error.status in NO_ANSWER:
+            if error.status in NO_ANSWER and not isinstance(error, Overloaded):
                 log.warning("Request %s is answered %d %s: %s", request_id, error.status, error.code, error.message)
             return answers.parts(error, request_id)
         except Exception as error:  # noqa: BLE001  (the edge: whatever it is, the caller gets an answer)

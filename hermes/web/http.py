@@ -142,12 +142,17 @@ class Arriving:
         began = time.monotonic()
         if self._due_bytes <= 0:
             self._due_at, self._due_bytes = began + BODY_PACE_S, READ_BYTES
+        others: list[bool] = []
+        gevent.get_hub().loop.run_callback(others.append, True)
         data = self._wait_for(self._most if size < 0 else min(size, self._most), began)
         self._due_bytes -= len(data)
         now = time.monotonic()
-        # Chunks of a byte each take a microsecond's work a byte: of such a body less is read in one go.
-        self._most = LEAST_BYTES if now - began > STINT_S else min(READ_BYTES, 2 * self._most)
-        if now >= self._turn_at:
+        # Chunks of a byte each take microseconds of work a byte: of such a body less is read in one go.
+        has_computed_long = now - began > STINT_S and not others
+        self._most = LEAST_BYTES if has_computed_long else min(READ_BYTES, 2 * self._most)
+        if others:
+            self._turn_at = now + STINT_S
+        elif now >= self._turn_at:
             gevent.sleep(MOMENT_S)
             self._turn_at = time.monotonic() + STINT_S
         return data

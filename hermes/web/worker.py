@@ -20,10 +20,12 @@ from typing import Any, Final
 
 import gevent
 import gevent.socket
+from gevent.server import StreamServer
 from gunicorn.glogging import Logger
 from gunicorn.http import errors as http
 from gunicorn.http.message import Request, _ip_in_allow_list
 from gunicorn.http.parser import RequestParser
+from gunicorn.workers import ggevent
 from gunicorn.workers.ggevent import GeventWorker
 
 from hermes.errors import HermesError, InvalidRequest
@@ -52,8 +54,12 @@ LAST_WAIT_S: Final = 1.0
 """How long, at the end, a connection may be silent that has just been opened or has just had an answer; and how long is
 listened to a caller whose request was refused."""
 
+TAKES: Final = 400
+TAKES_SHARED: Final = 16
+"""Callers that are taken at a time; fewer where another worker may have the time for them."""
+
 CROWDED_SHARE: Final = 0.85
-"""Of all places. The rest is for those who come meanwhile: up to a hundred in one go."""
+"""Of all places. The rest is for those who come meanwhile."""
 
 TURN_REQUESTS: Final = 8
 """After so many requests on one connection the others have a turn: one that sends without waiting for answers is never
@@ -90,6 +96,26 @@ class ClientSocket(gevent.socket.socket):  # type: ignore[misc]  # gevent has no
         sent = self.send(data, flags)
         if sent < len(data):
             super().sendall(memoryview(data)[sent:], flags)
+
+
+class CallersListener(StreamServer):  # type: ignore[misc]  # gevent has no types
+    """Where callers connect. gunicorn would take one caller each time that the event loop comes round, where there are
+    several workers, so that a loop that is busy would leave the others standing outside, unseen and untold.
+    """
+
+    @property
+    def max_accept(self) -> int:
+        """How many callers are taken at a time."""
+        return self._max_accept
+
+    @max_accept.setter
+    def max_accept(self, wanted: int) -> None:
+        self._max_accept = TAKES_SHARED if wanted == 1 else TAKES
+
+    _max_accept = TAKES
+
+
+ggevent.StreamServer = CallersListener
 
 
 class CallersRequest(Request):  # type: ignore[misc]  # gunicorn has no types

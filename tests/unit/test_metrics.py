@@ -32,6 +32,7 @@ NAMES = {
     "hermes_ledger_requests_total",
     "hermes_ledger_rows_total",
     "hermes_ledger_gap",
+    "hermes_turned_away_total",
     "hermes_usage_rows_total",
     "hermes_build_info",
 }

@@ -1,0 +1,120 @@
+"""More requests than the process can do: some are turned away at once, so that those that are let in are answered.
+
+Everything runs on one event loop. Requests that come while it is busy are found when it comes round, all of them at
+once; the more of them it begins, the later it comes round again, and finds still more. So only so many are begun each
+time it comes round, which it always has the time for, and the others are told to come again, at the cost of reading
+their heads. Nothing is measured that another process on the machine could disturb: whatever a request costs, as many
+are begun as there are rounds for. What was not used before is saved up, so that a burst out of nothing is no crowd.
+
+What nobody waits for is put off while anybody is turned away: exports, and what pages ask for by themselves. What tells
+operators how it is, and lets them do something about it, is never refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+
+import gevent
+
+from hermes.errors import Overloaded
+
+log = logging.getLogger("hermes-router")
+
+ROUND_S = 0.02
+"""The shortest round. A loop that has nothing to do comes round far more often."""
+
+A_ROUND = 50.0
+"""Requests begun in a round. An ordinary one costs about a millisecond, so that a round of a loop that is overrun takes
+a twentieth of a second; and in the shortest rounds it is more than any machine can do."""
+
+BURST = 400.0
+"""What can be saved up."""
+
+LATE_S = 0.5
+"""A loop that is later than this is not late with ordinary requests, but with streams or large bodies: fewer are begun.
+"""
+
+LEAST = 4.0
+MOST_AT_ONCE = 3000
+"""Requests of one process, also where they only wait for their providers. It has 4,000 places for callers."""
+
+PUT_OFF_S = 1.0
+RETRY_AFTER_S = 1.0
+RETRY_SPREAD_S = 3.0
+TELLS_EVERY_S = 10.0
+
+
+class Crowd:
+    """Whether one more request is let in."""
+
+    def __init__(
+        self,
+        in_flight: Callable[[], int],
+        on_turned_away: Callable[[], None] = lambda: None,
+        *,
+        most: int = MOST_AT_ONCE,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._in_flight = in_flight
+        self._on_turned_away = on_turned_away
+        self._most = most
+        self._rng = rng or random.Random()  # noqa: S311  (no secret)
+        self._clock = clock
+        self._room = BURST
+        self._last_turned_away = self._told_at = float("-inf")
+        self._untold = 0
+
+    def let_in(self) -> None:
+        """Lets a request pass.
+
+        Raises:
+            Overloaded: it would make the others wait.
+        """
+        if self._room < 1 or self._in_flight() >= self._most:
+            self._last_turned_away = self._clock()
+            self._turn_away()
+        self._room -= 1
+
+    def let_in_later(self) -> None:
+        """Lets something pass that nobody waits for.
+
+        Raises:
+            Overloaded: requests were turned away a moment ago, so it shall come again in a while.
+        """
+        if self.is_crowded():
+            self._turn_away()
+
+    def is_crowded(self) -> bool:
+        """Whether requests are turned away."""
+        return self._clock() - self._last_turned_away < PUT_OFF_S
+
+    def come_round(self, late_s: float) -> None:
+        """The event loop has come round, so much later than it should have."""
+        more = max(LEAST, A_ROUND * min(1.0, LATE_S / late_s)) if late_s else A_ROUND
+        self._room = min(BURST, self._room + more)
+
+    def watch(self) -> None:
+        """Looks at the event loop for ever; for a greenlet of its own."""
+        while True:
+            due = self._clock() + ROUND_S
+            gevent.sleep(ROUND_S)
+            self.come_round(max(0.0, self._clock() - due))
+            self._tell()
+
+    def _turn_away(self) -> None:
+        self._on_turned_away()
+        self._untold += 1
+        raise Overloaded(retry_after_s=RETRY_AFTER_S + self._rng.random() * RETRY_SPREAD_S)
+
+    def _tell(self) -> None:
+        if self._untold and self._clock() - self._told_at >= TELLS_EVERY_S:
+            log.warning(
+                "More requests come than this worker can do (%d are under way): %d were told to come again",
+                self._in_flight(),
+                self._untold,
+            )
+            self._told_at, self._untold = self._clock(), 0

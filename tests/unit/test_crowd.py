@@ -1,0 +1,140 @@
+"""A crowd: as many requests are let in as can be answered, the others are told at once when to come again."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hermes.admission import crowd as bounds
+from hermes.admission.crowd import Crowd
+from hermes.errors import Overloaded
+from hermes.web.completions import HotRoutes
+
+
+class World:
+    """A crowd with a clock and requests under way of its own."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.in_flight = 0
+        self.told = 0
+        self.crowd = Crowd(lambda: self.in_flight, self.tell, rng=random.Random(1), clock=lambda: self.now)
+
+    def tell(self) -> None:
+        self.told += 1
+
+    def let_in(self, asked: int) -> int:
+        """How many of so many at once are let in."""
+        passed = 0
+        for _ in range(asked):
+            try:
+                self.crowd.let_in()
+            except Overloaded:
+                continue
+            passed += 1
+        return passed
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_burst_out_of_nothing_is_no_crowd(world: World) -> None:
+    assert world.let_in(int(bounds.BURST)) == bounds.BURST
+
+
+def test_in_a_crowd_each_round_lets_in_what_a_round_can_do(world: World) -> None:
+    world.let_in(10_000)
+
+    for _ in range(5):
+        world.crowd.come_round(0.1)
+        assert world.let_in(10_000) == bounds.A_ROUND
+
+
+def test_more_than_any_machine_can_do_passes_in_short_rounds() -> None:
+    assert bounds.A_ROUND / bounds.ROUND_S >= 2000, "requests a second"
+
+
+def test_what_is_not_used_is_saved_up_for_the_next_burst(world: World) -> None:
+    world.let_in(10_000)
+
+    for _ in range(100):
+        world.crowd.come_round(0.0)
+
+    assert world.let_in(10_000) == bounds.BURST
+
+
+def test_a_loop_that_is_late_with_other_work_begins_fewer_and_always_some(world: World) -> None:
+    world.let_in(10_000)
+
+    begun = []
+    for late_s in (0.5, 1.0, 5.0, 500.0):
+        world.crowd.come_round(late_s)
+        begun.append(world.let_in(10_000))
+
+    assert begun == [50, 25, 5, 4]
+
+
+def test_one_process_has_so_many_under_way_at_most(world: World) -> None:
+    world.in_flight = bounds.MOST_AT_ONCE
+
+    assert world.let_in(1) == 0
+
+
+def test_who_is_turned_away_is_told_when_to_come_again(world: World) -> None:
+    world.in_flight = bounds.MOST_AT_ONCE
+    waits = set()
+    for _ in range(50):
+        with pytest.raises(Overloaded) as refused:
+            world.crowd.let_in()
+        waits.add(round(refused.value.retry_after_s or 0))
+
+    assert waits == {1, 2, 3, 4}, "not all of them at the same time"
+    assert world.told == 50
+
+
+def test_what_nobody_waits_for_is_put_off_first_and_longest(world: World) -> None:
+    world.crowd.let_in_later()
+    world.let_in(10_000)
+
+    world.crowd.come_round(0.0)
+    assert world.let_in(1) == 1
+    with pytest.raises(Overloaded):
+        world.crowd.let_in_later()
+    world.now += bounds.PUT_OFF_S
+    world.crowd.let_in_later()
+
+
+@pytest.fixture
+def full() -> Iterator[HotRoutes]:
+    """The hot routes of a Hermes that has no room, whose gateway nobody may reach."""
+
+    def nobody(*_: Any) -> Any:
+        raise AssertionError("it was let in")
+
+    gateway = SimpleNamespace(chat=nobody, complete=nobody, embed=nobody)
+    crowd = Crowd(lambda: bounds.MOST_AT_ONCE)
+    return HotRoutes(nobody, SimpleNamespace(gateway=gateway, crowd=crowd))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/completions", "/v1/completions/stream", "/v1/embeddings"]
+)
+def test_nothing_of_a_refused_request_is_read(full: HotRoutes, path: str) -> None:
+    answer: dict[str, Any] = {}
+
+    def start_response(status: str, headers: list[tuple[str, str]]) -> None:
+        answer.update(status=status, headers=dict(headers))
+
+    body = b"".join(full({"REQUEST_METHOD": "POST", "PATH_INFO": path}, start_response))
+
+    assert answer["status"].startswith("503 ")
+    assert 1 <= int(answer["headers"]["Retry-After"]) <= 4
+    assert "x-should-retry" not in answer["headers"]
+    assert json.loads(body)["error"]["code"] == "overloaded"
