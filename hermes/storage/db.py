@@ -24,6 +24,7 @@ from hermes.native import native_ident, native_lock
 from hermes.storage.engine import (
     cause_of,
     is_connection_lost,
+    is_damaged,
     is_postgres,
     pooled_postgres,
     refusal,
@@ -64,8 +65,8 @@ class Database:
         A call from within `write` or `read` runs at once, in the same transaction.
 
         Raises:
-            DatabaseUnavailable: the database does not answer, or cannot do it now (its disk is full, another process
-                holds its lock). Where it was lost during the commit, nobody knows whether it was done.
+            DatabaseUnavailable: the database does not answer, or cannot do it now (its disk is full, its file damaged,
+                another process holds its lock). Where it was lost during the commit, nobody knows whether it was done.
         """
         raise NotImplementedError
 
@@ -118,6 +119,10 @@ class _Sqlite(Database):
         try:
             return self._in(pool, fn, *args)
         except (OperationalError, InterfaceError) as error:
+            raise _unavailable(error) from error
+        except DatabaseError as error:
+            if not is_damaged(error):  # then it is the statement's or the row's fault
+                raise
             raise _unavailable(error) from error
 
     def _in(self, pool: ThreadPool, fn: Callable[..., Result], *args: Any) -> Result:

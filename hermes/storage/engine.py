@@ -105,7 +105,7 @@ def refusal(path: Path, error: Exception) -> StartRefused:
     text = str(error)
     if is_disk_full(error):
         return disk_full(path)
-    if "not a database" in text or "malformed" in text:
+    if is_damaged(error):
         return StartRefused(
             f"The database {path} is damaged or no SQLite file ({text}). Put it aside and restore a backup, "
             "or set HERMES_DATABASE_URL to another file."
@@ -121,6 +121,11 @@ def disk_full(database: Path | str) -> StartRefused:
     return StartRefused(
         f"The disk of the database {database} is full. Make room there, or set HERMES_DATABASE_URL to another place."
     )
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether SQLite finds its file to be none, or not whole."""
+    return any(words in str(error) for words in ("not a database", "malformed"))
 
 
 def is_disk_full(error: BaseException) -> bool:
