@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 from pythonjsonlogger.json import JsonFormatter
 
 from hermes.errors import StartRefused
+from hermes.observe.outlet import Outlet, outlet_of
 from hermes.observe.redact import Redactor
 from hermes.observe.trace import utc_ms
 
@@ -37,9 +38,12 @@ def configure(level: str, fmt: str, redactor: Redactor, stream: TextIO | None = 
         StartRefused: `LOG_LEVEL` or `LOG_FORMAT` is none that is known.
     """
     check(level, fmt)
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _Lines(outlet_of(stream or sys.stderr))
     handler.setFormatter(_Json(redactor) if fmt.lower() == "json" else _Plain(redactor))
     root = logging.getLogger()
+    for old in root.handlers:
+        if isinstance(old, _Lines):
+            old.close()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in ("gunicorn", "gunicorn.error", "gunicorn.access"):
@@ -89,6 +93,22 @@ def short_name(logger: str) -> str:
     """
     head = logger.partition(".")[0]
     return {"hermes-router": "router", "gunicorn": "gunicorn"}.get(head, logger)
+
+
+class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes lines, and says so when some could not be written."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        lost = self.stream.take_lost() if isinstance(self.stream, Outlet) else 0
+        if lost:
+            text = f"{lost} log lines were lost here, as nobody has read what was written"
+            super().emit(logging.LogRecord("hermes-router", logging.WARNING, __file__, 0, text, None, None))
+
+    def close(self) -> None:
+        super().close()
+        if isinstance(self.stream, Outlet):
+            self.stream.close()
 
 
 class _Plain(logging.Formatter):

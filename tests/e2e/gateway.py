@@ -50,6 +50,9 @@ class Gateway:
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-e2e-"))
         self._env = env
         self._files = files
+        self.logs_to: int | None = None
+        """Where its log goes, as a descriptor; None: into the file that `logs` reads."""
+
         self._process: subprocess.Popen[bytes] | None = None
         if config is not None:
             self.write_config(config)
@@ -86,7 +89,7 @@ class Gateway:
                 cwd=self.folder,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=self.logs_to or log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )

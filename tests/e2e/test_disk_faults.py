@@ -1,7 +1,8 @@
-"""A disk that takes nothing and a damaged database file cost no answer and, when all is well again, no row."""
+"""A disk that takes nothing, a damaged database file and a log that nobody reads cost no answer and no row."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -76,3 +77,18 @@ def test_a_database_file_that_is_damaged(gateway: Gateway) -> None:
     shutil.copy(backup, file)
     gateway.spawn()
     assert [gateway.row(answer)["status"] for answer in answers] == ["ok"] * len(answers)
+
+
+def test_a_log_that_nobody_reads() -> None:
+    reads, writes = os.pipe()
+    gateway = Gateway(None, {"LOG_LEVEL": "DEBUG"})
+    gateway.logs_to = writes
+    try:
+        gateway.spawn()
+        os.close(writes)
+        answers = asked(gateway, 300)  # a pipe takes 64 KiB, which is the lines of about sixty
+        os.close(reads)
+        answers += asked(gateway, 3)
+        assert gateway.row(answers[-1])["status"] == "ok"
+    finally:
+        gateway.stop()
