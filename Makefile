@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench screenshots image lock clean
+.PHONY: help setup run test check bench soak screenshots image lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -40,10 +40,13 @@ check: setup ## format, lint, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup ## run the benchmarks, one after another
+bench: setup ## run the benchmarks, one after another, but for the soak
 	@for file in benchmarks/*.py; do \
-		[ -e "$$file" ] || continue; \
+		[ "$$file" != benchmarks/soak.py ] || continue; \
 		echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+soak: setup ## mixed traffic with faults until something grows, or ten minutes; ARGS="--minutes 1440"
+	@$(BIN)/python benchmarks/soak.py $(ARGS)
 
 screenshots: setup ## pictures of every page of the dashboard, in build/screenshots/
 	@$(BIN)/python scripts/screenshots.py $(ARGS)
