@@ -35,6 +35,7 @@ PAGE = "page"
 ROUTES = {
     "GET /health": PUBLIC,
     "GET /health/ready": PUBLIC,
+    "GET /openapi.json": PUBLIC,
     "GET /static/<version>/<path:name>": PUBLIC,
     "GET /dashboard/sign-in": PUBLIC,
     "POST /dashboard/sign-in": PUBLIC,
