@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.native import HeldStreams, Load, run_load
+from lab.native import HEADERS, HeldStreams, Load, run_load
 from lab.servers import Server
 
 Figures = dict[str, float]
@@ -89,6 +90,7 @@ def measure(start: Callable[[], Server], bodies: Bodies, size: Size) -> Figures:
                 figures[name] = figures.get(name, 0.0) + value if name == "failed" else value
     finally:
         server.stop()
+        os.environ.pop(HEADERS, None)
     return figures
 
 

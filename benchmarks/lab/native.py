@@ -22,6 +22,8 @@ TOOLS_CPU = 1
 """Where the stub and the load generator run; the server under test has core 0 to itself."""
 
 ROUTE = "/v1/chat/completions"
+HEADERS = "LOAD_HEADERS"
+"""An environment variable with further headers of every request, each with its line end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lab.servers import nginx
 DOCUMENT = ROOT / "docs" / "performance.md"
 DIRECT, OURS = "direct", "Hermes"
 QUIET_SHARE = 0.05
-COMPARED = ("nginx", "bare relay")
+COMPARED = ("nginx", "bare relay", "LiteLLM", "Portkey")
 
 Round = Mapping[str, Figures]
 """The figures of each subject."""

@@ -62,7 +62,7 @@ def start_relay(stub: Server) -> Server:
         "PYTHONPATH": str(Path(__file__).resolve().parent),
         "UPSTREAM": f"http://127.0.0.1:{stub.port}{ROUTE}",
     }
-    return _started(command, port, env)
+    return started(command, port, env)
 
 
 def start_nginx(stub: Server) -> Server:
@@ -71,7 +71,7 @@ def start_nginx(stub: Server) -> Server:
     folder = Path(tempfile.mkdtemp(prefix="bench-nginx-"))
     config = folder / "nginx.conf"
     config.write_text(NGINX_CONFIG % {"port": port, "upstream": stub.port, "folder": folder}, encoding="utf-8")
-    return _started([nginx() or "nginx", "-e", "stderr", "-p", str(folder), "-c", str(config)], port, None, folder)
+    return started([nginx() or "nginx", "-e", "stderr", "-p", str(folder), "-c", str(config)], port, None, folder)
 
 
 def nginx() -> str | None:
@@ -178,7 +178,8 @@ def _is_healthy(port: int) -> bool:
         return bool(answer.status == 200)
 
 
-def _started(command: list[str], port: int, env: Mapping[str, str] | None = None, folder: Path | None = None) -> Server:
+def started(command: list[str], port: int, env: Mapping[str, str] | None = None, folder: Path | None = None) -> Server:
+    """A server of this command, as soon as it listens; `folder` is removed at its end."""
     folder = folder or Path(tempfile.mkdtemp(prefix="bench-server-"))
     process = Process(command, cpu=SERVER_CPU, folder=folder, env=env)
     process.wait_until_listening(port)

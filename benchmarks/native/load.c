@@ -285,11 +285,12 @@ static void read_request(const char *path, const char *body_file) {
     struct stat facts;
     if (file == NULL || fstat(fileno(file), &facts) < 0) die("cannot read %s", body_file);
     size_t size = (size_t)facts.st_size;
-    request = must(malloc(size + 1024));
-    request_length = (size_t)snprintf(request, 1024,
+    const char *further = getenv("LOAD_HEADERS");
+    request = must(malloc(size + HEAD_BYTES));
+    request_length = (size_t)snprintf(request, HEAD_BYTES,
                                       "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer sk-benchmark\r\n"
-                                      "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-                                      path, port, size);
+                                      "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+                                      path, port, further ? further : "", size);
     if (fread(request + request_length, 1, size, file) != size) die("cannot read %s", body_file);
     fclose(file);
     request_length += size;

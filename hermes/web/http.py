@@ -23,6 +23,9 @@ BODY_PACE_S = 30.0
 """Each 64 KiB of a body must arrive within this; gunicorn itself waits for ever."""
 
 LEAST_BYTES = 1024
+READS_IN_A_ROW = 16
+"""After so many, a megabyte, the others have a turn; a body that is there already is read without waiting."""
+
 CHUNK_END_BYTES = 2
 
 
@@ -131,6 +134,7 @@ class Arriving:
         self._deadline = deadline
         self._most = READ_BYTES if environ.get("CONTENT_LENGTH") else LEAST_BYTES
         self._due_at, self._due_bytes = 0.0, 0
+        self._in_a_row = 0
         self._turn_at = time.monotonic() + STINT_S
 
     def read(self, size: int = -1) -> bytes:
@@ -150,11 +154,12 @@ class Arriving:
         # Chunks of a byte each take microseconds of work a byte: of such a body less is read in one go.
         has_computed_long = now - began > STINT_S and not others
         self._most = LEAST_BYTES if has_computed_long else min(READ_BYTES, 2 * self._most)
+        self._in_a_row = 0 if others else self._in_a_row + 1
         if others:
             self._turn_at = now + STINT_S
-        elif now >= self._turn_at:
+        elif now >= self._turn_at or self._in_a_row >= READS_IN_A_ROW:
             gevent.sleep(MOMENT_S)
-            self._turn_at = time.monotonic() + STINT_S
+            self._in_a_row, self._turn_at = 0, time.monotonic() + STINT_S
         return data
 
     def _wait_for(self, size: int, now: float) -> bytes:
