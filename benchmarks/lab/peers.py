@@ -33,7 +33,7 @@ def installed() -> Mapping[str, Callable[[Server], Server]]:
 
 
 def start_litellm(stub: Server) -> Server:
-    """LiteLLM's proxy: one model, no database, no key, no callbacks."""
+    """LiteLLM's proxy: one model, no database, no callbacks; its key is the one that the load generator sends."""
     port, folder = free_port(), Path(tempfile.mkdtemp(prefix="bench-litellm-"))
     upstream = {"model": "openai/small", "api_base": f"http://127.0.0.1:{stub.port}/v1", "api_key": "none"}
     config = folder / "config.yaml"
@@ -44,6 +44,8 @@ def start_litellm(stub: Server) -> Server:
         "HOME": str(folder),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it is fetched from the network
         "LITELLM_LOG": "ERROR",
+        "LITELLM_MASTER_KEY": "sk-benchmark",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
     }
     return started(command, port, env, folder)
 

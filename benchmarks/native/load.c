@@ -329,7 +329,7 @@ int main(int count, char **arguments) {
     stop_ns = total ? 0 : started_ns + (uint64_t)(seconds * 1e9);
     long begun = 0;
     uint64_t gap_ns = (uint64_t)ramp_ms * 1000000u / (uint64_t)connections;
-    while (begun < connections || busy_connections > 0) {
+    while (begun < connections || busy_connections > 0 || (hold && with_first_byte == connections)) {
         while (begun < connections && now_ns() >= started_ns + gap_ns * (uint64_t)begun) {
             open_connection(&conns[begun]);
             begin(&conns[begun++]);
