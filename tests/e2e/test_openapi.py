@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,6 +11,9 @@ from urllib.parse import quote
 
 import pytest
 from jsonschema import Draft202012Validator
+
+from hermes.observe.trace import utc_ms
+from tests.shadow_rows import a_reply, store_beside_server
 
 from . import replies
 from .client import Answer
@@ -58,6 +63,33 @@ def librarians(method: str, path: str, body: Any = None) -> Ask:
     return ask
 
 
+def shadow(method: str, act: str, **more: Any) -> Ask:
+    """Asks what there is of a run with one sample, or acts on it."""
+
+    def ask(world: World, seen: Seen) -> Answer:
+        gateway = world.gateway
+        gateway.admin("PUT", "/admin/pins/model.chat.target", {"value": "lone-model"})
+        row = a_reply(
+            1, primary="primary-model", target="lone-model", prefix=secrets.token_hex(4), created_at=utc_ms(time.time())
+        )  # fmt: skip
+        store_beside_server(f"sqlite:///{gateway.folder / 'hermes.db'}", [row])
+        run = gateway.admin("GET", "/admin/shadow").json["runs"][0]["id"]
+        if act == "/rollback":
+            gateway.admin("POST", "/admin/shadow/promote", {"run": run, "force": True})
+        path = f"/admin/shadow{act}"
+        if method == "GET":
+            answer = gateway.admin("GET", f"{path}?run={run}")
+        elif act == "/verdict":
+            sample = gateway.admin("GET", f"/admin/shadow?run={run}").json["samples"][0]["id"]
+            answer = gateway.admin("POST", path, {"id": sample, "verdict": "worse"})
+        else:
+            answer = gateway.admin("POST", path, {"run": run, **more})
+        gateway.admin("DELETE", "/admin/pins/model.chat.target")
+        return answer
+
+    return ask
+
+
 ASKED: dict[tuple[str, str], Ask] = {
     ("POST", "/v1/chat/completions"): clients("POST", "/v1/chat/completions", {"messages": MESSAGES}),
     ("POST", "/v1/completions"): clients("POST", "/v1/completions", CONTRACT),
@@ -80,6 +112,11 @@ ASKED: dict[tuple[str, str], Ask] = {
     ("PUT", "/admin/budgets"): operators("PUT", "/admin/budgets", BUDGET),
     ("DELETE", "/admin/budgets"): operators("DELETE", "/admin/budgets?scope=user&id=*&period=day"),
     ("GET", "/admin/audit"): operators("GET", "/admin/audit"),
+    ("GET", "/admin/shadow"): shadow("GET", ""),
+    ("POST", "/admin/shadow/promote"): shadow("POST", "/promote", force=True),
+    ("POST", "/admin/shadow/reject"): shadow("POST", "/reject"),
+    ("POST", "/admin/shadow/rollback"): shadow("POST", "/rollback"),
+    ("POST", "/admin/shadow/verdict"): shadow("POST", "/verdict"),
     ("GET", "/metrics"): operators("GET", "/metrics"),
     ("POST", "/reload"): operators("POST", "/reload"),
     ("GET", "/admin/config"): operators("GET", "/admin/config"),
