@@ -299,6 +299,16 @@ REPORT: Final = fields(
                         "by_source": some(fields({"source": TEXT, **AGREEMENT})),
                     }
                 ),
+                "teacher": said(
+                    fields(
+                        {
+                            "asked_again": WHOLE,
+                            "same": WHOLE,
+                            **dict.fromkeys(("lower", "upper", "ceiling"), maybe(NUMBER)),
+                        }
+                    ),
+                    "How far the teacher agrees with itself.",
+                ),
                 "mistakes": fields(
                     {
                         "under_routed": WHOLE,
