@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -86,8 +87,11 @@ def measure(start: Callable[[], Server], bodies: Bodies, size: Size) -> Figures:
         run_load(server.port, bodies.small, total=1)
         figures = {"start_s": time.monotonic() - began, "failed": 0.0}
         for step in (_idle, _large, _many, _single, _slow, _streams):
-            for name, value in step(server, bodies, size).items():
-                figures[name] = figures.get(name, 0.0) + value if name == "failed" else value
+            found = step(server, bodies, size)
+            failed = found.pop("failed", 0.0)
+            figures["failed"] += failed
+            # What a server does with requests that it fails is no figure to compare.
+            figures.update({name: math.nan if failed else value for name, value in found.items()})
     finally:
         server.stop()
         os.environ.pop(HEADERS, None)

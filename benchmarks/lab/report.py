@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -142,7 +143,7 @@ def write_block(name: str, block: str) -> Path:
 
 
 def _cell(row: Row, subject: str, value: float) -> str:
-    if subject == DIRECT and (row.is_added or not row.for_direct):
+    if math.isnan(value) or (subject == DIRECT and (row.is_added or not row.for_direct)):
         return "–"
     return f"{value:,.{row.digits}f}"
 
