@@ -444,7 +444,14 @@ def build(settings: Settings) -> Hermes:
 
     # Is a target better than the pinned model?
     compared = comparing(
-        database, store, Alone(Caller(transport, notes), keyring), prices, metrics, redactor.clean, live.refresh
+        database,
+        store,
+        Alone(Caller(transport, notes), keyring),
+        prices,
+        metrics,
+        redactor.clean,
+        live.refresh,
+        crowd.is_crowded,
     )
     gateway = Gateway(
         policies, directories, auth, switch, Quota(store, Limits(), budgets), router, sessions, upstreams,

@@ -58,18 +58,24 @@ def comparing(
     counts: Counts,
     clean: Callable[[str], str],
     changed: Callable[[], None],
+    is_crowded: Callable[[], bool],
 ) -> Comparing:
     """Puts it together.
 
     Args:
         clean: takes secrets out of a text that is stored.
         changed: puts changed pins in force in this process.
+        is_crowded: whether requests are turned away.
     """
     rows = ShadowRepository(database)
     spend = DailySpend(store, rows.spent_since)
     load = LoopLoad()
     calls = ShadowCalls(alone, prices)
-    shadow = Shadow(_place, calls, spend, rows.add, counts, clean=clean, is_loaded=load.is_high, aside=_aside)
+
+    def is_loaded() -> bool:
+        return load.is_high() or is_crowded()
+
+    shadow = Shadow(_place, calls, spend, rows.add, counts, clean=clean, is_loaded=is_loaded, aside=_aside)
     return Comparing(shadow, rows, spend, Promotions(rows, PromotionRepository(database), changed, _aside), load, store)
 
 

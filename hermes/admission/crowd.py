@@ -23,7 +23,7 @@ from hermes.errors import Overloaded
 
 log = logging.getLogger("hermes-router")
 
-ROUND_S = 0.02
+ROUND_S = 0.01
 """The shortest round. A loop that has nothing to do comes round far more often."""
 
 A_ROUND = 50.0
