@@ -20,7 +20,7 @@ from demo_traffic import leave_the_past, send_the_present  # noqa: E402
 
 from tests.e2e.gateway import Gateway  # noqa: E402
 from tests.web.browser import MISSING, NARROW, WIDE, Visit, chromium_path, opened, shoot  # noqa: E402
-from tests.web.pages import PAGES, Shown  # noqa: E402
+from tests.web.pages import DOCUMENTS, HOSTILE, PAGES, Shown, seed_shadow  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 SETTLE_MS = 700
@@ -40,6 +40,10 @@ def main(arguments: list[str]) -> int:
         if arguments == ["--readme"]:
             number, folder = take_for_readme(gateway, last), PICTURES
         else:
+            seed_shadow(gateway)
+            for use_case, source, text in DOCUMENTS:
+                document = {"use_case": use_case, "source": source, "text": text.replace(HOSTILE, "")}
+                gateway.admin("POST", "/admin/knowledge", document)
             folder = Path(arguments[0]) if arguments else ROOT / "build" / "screenshots"
             wanted = set(arguments[1:])
             number = take(gateway, [page for page in PAGES if not wanted or page.name in wanted], folder)

@@ -13,6 +13,11 @@ AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 EXPECTED_FAULT = "status of 404"
 """Of the page that is nowhere."""
 
+GIANTS = """[...document.querySelectorAll('svg[viewBox]')]
+    .filter(mark => mark.viewBox.baseVal.width <= 24 && mark.getBoundingClientRect().width > 48)
+    .map(mark => mark.outerHTML.slice(0, 200))"""
+"""Marks without a size of their own, which fill all the room that there is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -23,6 +28,11 @@ class Look:
     """By how much the page itself would scroll sideways."""
 
     faults: list[str]
+    giants: list[str]
+    """Marks that are far larger than marks are."""
+
+
+NOTHING_WRONG = Look([], 0, [], [])
 
 
 def look_at(window: Visit, page: Shown, theme: str, size: dict[str, Any]) -> Look:
@@ -31,9 +41,15 @@ def look_at(window: Visit, page: Shown, theme: str, size: dict[str, Any]) -> Loo
     window.page.set_viewport_size(size)  # type: ignore[arg-type]
     window.go(f"{page.path}{'&' if '?' in page.path else '?'}theme={theme}")
     window.page.wait_for_selector(page.ready)
+    return looked_at(window)
+
+
+def looked_at(window: Visit) -> Look:
+    """What is wrong with the page that is open."""
     found = violations(window)
     overflow = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    return Look(found, max(0, overflow), [fault for fault in window.faults if EXPECTED_FAULT not in fault])
+    faults = [fault for fault in window.faults if EXPECTED_FAULT not in fault]
+    return Look(found, max(0, overflow), faults, window.page.evaluate(GIANTS))
 
 
 def violations(window: Visit) -> list[str]:

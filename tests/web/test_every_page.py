@@ -9,8 +9,9 @@ from playwright.sync_api import Browser
 
 from tests.e2e.gateway import Gateway
 
+from .axe import NOTHING_WRONG, looked_at
 from .browser import Visit
-from .pages import EVERY, HOSTILE, Shown
+from .pages import EVERY, HOSTILE, PAGES, Shown
 
 
 @pytest.mark.parametrize("page", EVERY)
@@ -35,6 +36,23 @@ def test_what_callers_have_sent_is_shown_as_text(signed_in: Visit, page: Shown) 
     assert HOSTILE not in html
     assert signed_in.page.locator("main img").count() == 0
     assert signed_in.page.locator("[style]").count() == 0 or page.name in CHARTED
+
+
+def test_a_page_that_has_nothing_to_show_is_whole(browser: Browser) -> None:
+    gateway = Gateway.start()
+    window = Visit(browser, gateway)
+    window.sign_in()
+
+    wrong = {}
+    for page in PAGES:
+        window.faults.clear()
+        window.go(page.path)
+        window.page.wait_for_selector("h1")
+        wrong[page.name] = looked_at(window)
+
+    assert {name: look for name, look in wrong.items() if look != NOTHING_WRONG} == {}
+    window.close()
+    gateway.stop()
 
 
 CHARTED = ("overview", "usage", "classifier", "budgets")
