@@ -68,6 +68,15 @@ def test_the_page_shows_the_figures_of_the_rows(seeded: Gateway, visit: Visit) -
     expect(visit.page.locator("#strip, nav").get_by_text("1 ready").first).to_be_visible()
 
 
+def test_the_overview_says_that_a_target_has_passed_and_leads_to_it(seeded: Gateway, visit: Visit) -> None:
+    visit.sign_in(path="/dashboard/")
+
+    line = visit.page.locator(".attention li", has_text="demo-large passed the gate for model.chat.")
+    expect(line).to_contain_text("60 judged, 98.3% win or tie.", timeout=15_000)
+    line.get_by_role("link", name="Review").click()
+    visit.page.locator("#shadow .gate li").first.wait_for()
+
+
 def test_a_target_is_promoted_with_two_clicks_and_rolled_back_with_one_more(seeded: Gateway, visit: Visit) -> None:
     visit.sign_in(path=PAGE)
 

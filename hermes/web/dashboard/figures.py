@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from hermes.admission.periods import period_bounds
 from hermes.bootstrap import Hermes
 from hermes.directory import Budget
 from hermes.storage import pulse as log_pulse
+from hermes.web.dashboard.views.attention import Sentence
 from hermes.web.dashboard.views.kept import Kept
 from hermes.web.dashboard.views.pulse import Pulse, Traffic
 from hermes.web.dashboard.views.strip import Count, Strip, strip_of
@@ -26,6 +27,8 @@ NANO: Final = 1e-9
 Counter = Callable[[], Count | None]
 """What stands beside a page's entry in the navigation; None: nothing."""
 
+Teller = Callable[[], Iterable[Sentence]]
+
 
 class Figures:
     """Kept values; each is made anew only while somebody looks."""
@@ -39,10 +42,19 @@ class Figures:
         self._sessions = Kept(self._read_sessions, SESSIONS_S)
         self._states = Kept(self._read_states, CIRCUITS_S)
         self._counters: dict[str, Counter] = {}
+        self._tellers: list[Teller] = []
 
     def count(self, name: str, counter: Counter) -> None:
         """Lets a page put a count beside its entry in the navigation; it is asked for with each strip, so be cheap."""
         self._counters[name] = counter
+
+    def tell(self, teller: Teller) -> None:
+        """Lets a page say on the overview what of it needs somebody; asked every few seconds while one is open."""
+        self._tellers.append(teller)
+
+    def told(self) -> list[Sentence]:
+        """What pages say needs somebody."""
+        return [sentence for teller in self._tellers for sentence in teller()]
 
     def traffic(self) -> Traffic | None:
         """The last hour; None where the log cannot be read."""

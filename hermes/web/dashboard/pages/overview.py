@@ -121,6 +121,7 @@ class Overview:
             limits=limits or (),
             log=self._log(),
             now=time.time(),
+            more=self._site.figures.told(),
         )
 
     def _log(self) -> Log:

@@ -16,8 +16,9 @@ from hermes.trials import OPINIONS, Opinion, Run
 from hermes.web.dashboard.frame import Toast
 from hermes.web.dashboard.marks import money_text
 from hermes.web.dashboard.site import Site
+from hermes.web.dashboard.views.attention import Sentence
 from hermes.web.dashboard.views.kept import Kept
-from hermes.web.dashboard.views.shadow import FILTERS, ShadowView, Wanted, label_of, pane_of, row_of
+from hermes.web.dashboard.views.shadow import FILTERS, ShadowView, Wanted, label_of, pane_of, row_of, sentence_of
 from hermes.web.dashboard.views.shadow_gate import sure
 from hermes.web.dashboard.views.shadow_sample import sample_of
 from hermes.web.dashboard.views.strip import Count
@@ -37,6 +38,7 @@ def add_routes(bp: Blueprint, site: Site) -> None:
     page = _Page(site)
     promotions = site.hermes.comparing.promotions
     site.figures.count("shadow", page.count)
+    site.figures.tell(page.told)
 
     @bp.get(PAGE)
     def shadow() -> Response:
@@ -94,6 +96,10 @@ class _Page:
             if number := labels.count(label):
                 return Count(f"{number} {label}", kind)
         return None
+
+    def told(self) -> list[Sentence]:
+        """What the overview says of runs."""
+        return [sentence for run, gate in self._runs() if (sentence := sentence_of(run, gate)) is not None]
 
     def acted(self, text: str, wanted: Wanted, undo_url: str = "") -> Response:
         """After an act."""

@@ -77,13 +77,15 @@ def attention(
     limits: Sequence[Limit],
     log: Log,
     now: float,
+    more: Iterable[Sentence] = (),
 ) -> tuple[Sentence, ...]:
     """The worst first.
 
     Args:
         stopped_by: `pin`, the kill switch's file, or empty while the gateway is on.
+        more: what pages say.
     """
-    found = [*_stopped(stopped_by), *_log(log), *_circuits(circuits), *_failing(traffic), *_budgets(limits, now)]
+    found = [*_stopped(stopped_by), *_log(log), *_circuits(circuits), *_failing(traffic), *_budgets(limits, now), *more]
     found.sort(key=lambda sentence: ("bad", "warn", "idle").index(sentence.kind))  # sort keeps the order within a kind
     return tuple(found[:MOST])
 

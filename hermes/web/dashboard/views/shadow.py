@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hermes.evaluation.gate import Gate
 from hermes.trials import OPINIONS, Pair, Run
+from hermes.web.dashboard.views.attention import Sentence
 from hermes.web.dashboard.views.shadow_gate import Cost, Rule, Times, costs_of, rule_of, times_of
 from hermes.web.dashboard.views.shadow_sample import SamplePane
 
@@ -136,6 +137,27 @@ def label_of(run: Run, gate: Gate | None) -> tuple[str, str]:
     if run.kind == "watch":
         return ("regression", "bad") if standing == "failed" or run.reason else ("watched", "")
     return {"passed": ("ready", "ok"), "failed": ("failing", "bad"), "open": ("running", "")}[standing]
+
+
+def sentence_of(run: Run, gate: Gate | None) -> Sentence | None:
+    """What the overview says of a run that somebody should decide on; None where there is nothing to decide."""
+    label, _ = label_of(run, gate)
+    href = f"/dashboard/shadow?run={run.id}"
+    if label == "regression":
+        said = run.reason or (gate.sentence if gate is not None else "")
+        return Sentence(
+            f"run-{run.id}", "bad", f"{run.primary} does worse for model.{run.role} than {run.target} did.",
+            said, label="Review", href=href,
+        )  # fmt: skip
+    if label != "ready":
+        return None
+    counts = counts_of(run)
+    judged = sum(counts.values())
+    even = (counts["better"] + counts["tie"]) / judged if judged else 0.0
+    return Sentence(
+        f"run-{run.id}", "idle", f"{run.target} passed the gate for model.{run.role}.",
+        f"{judged:,} judged, {even:.1%} win or tie.", label="Review", href=href,
+    )  # fmt: skip
 
 
 def pane_of(run: Run, gate: Gate, pairs: Sequence[Pair], roll_back_id: int | None) -> Pane:
