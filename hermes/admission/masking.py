@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, cast
 
 import orjson
@@ -34,6 +34,12 @@ SLICE_BYTES: Final = 2048
 """So much is looked through at once, a few milliseconds where it is full of numbers."""
 
 LOOK_BACK_BYTES: Final = 1024
+AROUND_BYTES: Final = 640
+"""Before and behind a cut; longer than what is found ever is."""
+
+BEFORE_BYTES: Final = 128
+"""Of what stands before a piece: words that say what its first number is."""
+
 QUIET_BYTES: Final = 24
 SHORTEST_TEXT: Final = len("a@b.de")
 MOST_NESTED: Final = 4
@@ -55,7 +61,13 @@ _CHARACTERS = re.compile(
 )
 """Whole characters of a text; both halves of a surrogate pair are one."""
 
+_CHARACTER = re.compile(
+    rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[\x00-\x7f]|[\xc0-\xff][\x80-\xbf]*", re.DOTALL
+)
+"""One character of a text."""
+
 _TAKEN = re.compile(rb"\[(?:EMAIL|PHONE|IBAN|CREDIT_CARD|NATIONAL_ID)_([1-9][0-9]{0,8})\]")
+_BRACKETED = re.compile(rb"(?: |\\[nrt])*+[\[{].*[\]}](?: |\\[nrt])*\Z", re.DOTALL)
 _NUMBER = re.compile(rb"-?[0-9]{%d,}(?![0-9.eE])" % SHORTEST_NUMBER)
 
 
@@ -162,27 +174,62 @@ class _Masker:
         """A text, masked; the very same object where nothing is. A label says what it is, as a word before it would."""
         hits = find(label + text, self._kinds)
         if label:
-            hits = [Found(kind, at - len(label), end - len(label)) for kind, at, end in hits if at >= len(label)]
+            own = len(label)
+            hits = [Found(kind, max(at, own) - own, end - own) for kind, at, end in hits if end > own]
         return self._replaced(text, hits) if hits else text
 
     def _quoted(self, inner: bytes, depth: int, label: str) -> bytes:
         """What stands between two quotes."""
-        if _DATA_URL.match(inner) or (len(inner) <= SLICE_BYTES and _MAY_HOLD.search(inner) is None):
+        if _is_data(inner) or (len(inner) <= SLICE_BYTES and _MAY_HOLD.search(inner) is None):
             return inner
-        if depth < MOST_NESTED and inner[:1] in b"{[" and inner[-1:] in b"}]" and len(inner) <= LONGEST_NESTED:
+        if depth < MOST_NESTED and len(inner) <= LONGEST_NESTED and _BRACKETED.match(inner):
             nested = self._nested(inner, depth)
             if nested is not None:
                 return nested
         if len(inner) <= SLICE_BYTES:
             return self._slice(inner, label)
-        pieces, is_changed = [], False
-        for piece, may_hold in _slices(inner, self.pause):
-            pieces.append(self._slice(piece) if may_hold and _MAY_HOLD.search(piece) else piece)
+        pieces, is_changed, at = [], False, 0
+        for piece, may_hold in self._slices(inner):
+            looks = may_hold and _MAY_HOLD.search(piece) is not None
+            pieces.append(self._slice(piece, _text_before(inner, at)) if looks else piece)
             is_changed = is_changed or pieces[-1] is not piece
+            at += len(piece)
         return b"".join(pieces) if is_changed else inner
 
+    def _slices(self, inner: bytes) -> Iterator[tuple[bytes, bool]]:
+        """A long text in pieces that hold their numbers and addresses whole. With each goes whether it may hold any:
+        base64 does not.
+        """
+        at = 0
+        while len(inner) - at > SLICE_BYTES:
+            solid = _BASE64.match(inner, at, at + REACH_BYTES)
+            end = solid.end() if solid else self._cut(inner, at)
+            yield inner[at:end], solid is None
+            at = end
+            self.pause()
+        yield inner[at:], True
+
+    def _cut(self, inner: bytes, start: int) -> int:
+        """Where there are none around, else between two."""
+        limit = start + SLICE_BYTES
+        quiet = None
+        for quiet in _QUIET.finditer(inner, limit - LOOK_BACK_BYTES, limit):  # noqa: B007  (the last one)
+            pass
+        if quiet is not None:
+            return quiet.end()
+        blank = inner.rfind(b" ", start + SLICE_BYTES // 2, limit)
+        cut = blank + 1 if blank >= 0 else _between_characters(inner, start, limit)
+        first = _between_characters(inner, start, cut - AROUND_BYTES)
+        last = _between_characters(inner, cut, min(len(inner), cut + AROUND_BYTES))
+        place = len(_as_text(inner[first:cut]))
+        hits = find(_as_text(inner[first:last]), self._kinds)
+        hit = next((hit for hit in hits if hit.start < place < hit.end), None)
+        if hit is None or hit.start == 0:
+            return cut
+        return [character.end() for character in islice(_CHARACTER.finditer(inner, first), hit.start)][-1]
+
     def _slice(self, inner: bytes, label: str = "") -> bytes:
-        text = inner.decode("utf-8", "surrogatepass") if b"\\" not in inner else largejson.parsed(b'"%b"' % inner)
+        text = _as_text(inner)
         masked = self.text(text, label)
         return inner if masked is text else largejson.written(masked)[1:-1]
 
@@ -265,29 +312,20 @@ def _texts(raw: bytes, start: int, pause: Pause) -> Iterator[tuple[int, int]]:
         at = find_quote(b'"', end)
 
 
-def _slices(inner: bytes, pause: Pause) -> Iterator[tuple[bytes, bool]]:
-    """A long text in pieces that hold their numbers and addresses whole: cut where there are none around. With each
-    goes whether it may hold any: base64 does not.
-    """
-    at = 0
-    while len(inner) - at > SLICE_BYTES:
-        solid = _BASE64.match(inner, at, at + REACH_BYTES)
-        end = solid.end() if solid else _cut(inner, at)
-        yield inner[at:end], solid is None
-        at = end
-        pause()
-    yield inner[at:], True
+def _is_data(inner: bytes) -> bool:
+    """Whether a text is a file in base64 and nothing else."""
+    url = _DATA_URL.match(inner)
+    return url is not None and not any(inner.find(mark, url.end()) >= 0 for mark in (b" ", b"@", b",", b"\\"))
 
 
-def _cut(inner: bytes, start: int) -> int:
-    limit = start + SLICE_BYTES
-    quiet = None
-    for quiet in _QUIET.finditer(inner, limit - LOOK_BACK_BYTES, limit):  # noqa: B007  (the last one)
-        pass
-    if quiet is not None:
-        return quiet.end()
-    blank = inner.rfind(b" ", start + SLICE_BYTES // 2, limit)
-    return blank + 1 if blank >= 0 else _between_characters(inner, start, limit)
+def _text_before(inner: bytes, at: int) -> str:
+    """What stands before a place that is between characters. An escape that is cut in two is no word."""
+    before = inner[max(0, at - BEFORE_BYTES) : at]
+    return before.replace(b"\\n", b"\n").replace(b"\\t", b"\t").decode("utf-8", "replace")
+
+
+def _as_text(inner: bytes) -> str:
+    return inner.decode("utf-8", "surrogatepass") if b"\\" not in inner else str(largejson.parsed(b'"%b"' % inner))
 
 
 def _between_characters(inner: bytes, start: int, limit: int) -> int:
@@ -297,6 +335,6 @@ def _between_characters(inner: bytes, start: int, limit: int) -> int:
     if escape >= 0:  # only then need every character be looked at; what is whole up to here is short
         whole = _CHARACTERS.match(inner, start, limit)
         end = max(whole.end(), start + 1) if whole else limit
-    while end > start + 1 and inner[end] & 0xC0 == 0x80:
+    while start + 1 < end < len(inner) and inner[end] & 0xC0 == 0x80:
         end -= 1
     return end

@@ -160,6 +160,44 @@ def test_long_texts_are_masked_wherever_an_address_stands(filler: str) -> None:
     assert Placeholders(found.placeholders).text(restored) == text
 
 
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("between", ["\n", ",", "\t", " ", ";é;", "\r\n😀\r\n"])
+@pytest.mark.parametrize(
+    "value", ["first.last{:04}@example.com", "DE89370400440532013000", "4111 1111 1111 1111", "+49 170 1{:06}"]
+)
+def test_a_long_list_of_nothing_but_personal_data_is_cut_within_none_of_it(
+    value: str, between: str, ascii_only: bool
+) -> None:
+    text = between.join(value.format(number) for number in range(500))
+
+    found = masked(json.dumps(user(text), ensure_ascii=ascii_only).encode())
+
+    content = found.request.messages[0]["content"]
+    assert set(content.split(between)) == set(found.placeholders)
+    assert sum(found.found.values()) == 500
+    assert Placeholders(found.placeholders).text(content) == text
+
+
+def test_a_word_before_a_cut_says_what_is_behind_it() -> None:
+    text = ",".join("tel 55512345" for _ in range(600))
+
+    assert "55512345" not in masked(user(text)).request.messages[0]["content"]
+
+
+def test_a_text_that_begins_as_a_file_is_looked_through_where_it_goes_on() -> None:
+    picture = "data:image/png;base64," + "iVBORw0KGgo" * 8
+
+    assert masked(user(f"{picture} write to {ADDRESS}")).found == {"email": 1}
+    assert masked(user(f"{picture}4111111111111111")).found == {}
+
+
+def test_json_in_a_text_stays_json_with_blanks_around_it() -> None:
+    found = masked(user('\n {"to": "user\\u0040example.com", "card": 4111111111111111}\n'))
+
+    told = json.loads(found.request.messages[0]["content"])
+    assert told == {"to": "[EMAIL_1]", "card": "[CREDIT_CARD_1]"}
+
+
 TEXTS = st.text(st.sampled_from('ab @.[]_1\\"{}é\n\u2028😀' + string.digits), max_size=40)
 VALUES = st.sampled_from(
     [ADDRESS, "DE89 3704 0044 0532 0130 00", "4111111111111111", "+965 9912 3456", "[EMAIL_1]", "[EMAIL_"]
