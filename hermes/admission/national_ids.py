@@ -60,7 +60,7 @@ MOST_GROUPS: Final = 8
 BEFORE_CHARS: Final = 40
 """So far before a number a word may stand that says what it is."""
 
-_DIGITS = re.compile(r"(?<![\w,+/.-])\d(?:[ ./+-]?\d){6,20}(?:-[kK])?(?!\w|[.,]\d)")
+_DIGITS = re.compile(r"(?<![\w+/.-])\d(?:[ ./+-]?\d){6,20}(?:-[kK])?(?!\w|\.\d)")
 _MIXED = re.compile(r"(?<![\w/.-])(?=[A-Za-z]{0,6}-?\d)(?=[A-Za-z\d-]*[A-Za-z])[A-Za-z\d][A-Za-z\d-]{6,18}(?![\w-])")
 _SPACED = re.compile(
     r"(?<!\w)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?\d\d){3} ?[A-D]|\d{8} \d [A-Z]{2}\d"

@@ -21,10 +21,15 @@ _ANY = re.compile(r"[@＠\d]")
 _ENOUGH_DIGITS = re.compile(r"(?:\d\D{0,6}){5}\d")
 """Nothing but an address has fewer than the six of a British national insurance number."""
 
-_ASCII_DIGITS: Final = {0xFF20: "@"} | {
-    zero + value: str(value) for zero in (0x0660, 0x06F0, 0x0966, 0xFF10) for value in range(10)
-}
-"""Arabic, Persian, Devanagari and wide digits; one character each, so that places stay what they are."""
+_PLAIN: Final = (
+    {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)}
+    | dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-")
+    | dict.fromkeys((*range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " ")
+    | {0x3002: "."}
+    | {zero + value: str(value) for zero in (0x0660, 0x06F0, 0x0966, 0x09E6, 0x0E50) for value in range(10)}
+)
+"""Wide characters, other dashes and blanks, Arabic, Persian, Devanagari, Bengali and Thai digits; one character each, so
+that places stay what they are."""
 
 _EMAIL = re.compile(
     r"(?<![\w.!#$%&'*+/=?^`{|}~@-])(?P<local>[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*)"
@@ -54,7 +59,9 @@ IBAN_CHARS: Final[Mapping[str, int]] = {
 }  # fmt: skip
 """How long each country's are."""
 
-_CARD = re.compile(r"(?<![\w.,+/-])\d(?:[ \u00a0-]?\d){11,18}(?!\w|[.,-]\d)")
+_CARD = re.compile(r"(?<![\w.+/-])\d(?:[ \u00a0-]?\d){11,18}(?!\w|[.-]\d)")
+_GROUPS = re.compile(r"[ \u00a0-]")
+_LAST_GROUP = re.compile(r"[ \u00a0-]\d+$")
 _BRANDS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
     r"|3(?:0[0-5]|[689]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12,15}|35(?:2[89]|[3-8]\d)\d{12,15}|62\d{14,17}"
@@ -78,7 +85,7 @@ def find(text: str, kinds: Collection[str] = KINDS) -> list[Found]:
     if _ANY.search(text) is None:
         return []
     if not text.isascii():
-        text = text.translate(_ASCII_DIGITS)
+        text = text.translate(_PLAIN)
     has_digits = _ENOUGH_DIGITS.search(text) is not None
     taken: list[Found] = []
     for kind in KINDS:
@@ -132,10 +139,25 @@ def is_iban(text: str) -> bool:
 
 
 def _cards(text: str) -> Iterator[tuple[int, int]]:
-    for match in _CARD.finditer(text):
-        digits = re.sub(r"\D", "", match[0])
+    at = 0
+    while match := _CARD.search(text, at):
+        start = match.start()
+        if end := _end_of_card(match[0]):
+            yield start, start + end
+            at = start + end
+        else:  # it may begin with the next group: what stands before it is another number
+            at = start + len(_GROUPS.split(match[0], maxsplit=1)[0])
+
+
+def _end_of_card(found: str) -> int:
+    """Where a card's number ends in what was found: groups behind it may be its date or its code. 0: it is none."""
+    while found:
+        digits = re.sub(r"\D", "", found)
         if _BRANDS.fullmatch(digits) and luhn.is_valid(digits) and len(set(digits)) > 1:
-            yield match.span()
+            return len(found)
+        shorter = _LAST_GROUP.search(found)
+        found = found[: shorter.start()] if shorter else ""
+    return 0
 
 
 FINDERS: Final[Mapping[str, Callable[[str], Iterator[tuple[int, int]]]]] = {

@@ -26,15 +26,15 @@ HOME_CODES: Final = (49, 44, 33, 39, 31, 41, 43, 32, 46, 47, 61, 64, 91, 81, 82,
 """Of countries whose own numbers begin with a nought, or are dialled with one, and are written without the code."""
 
 _S: Final = r"[ \u00a0\u202f./-]"
-_ABROAD = re.compile(rf"(?<![\w.@/+-])(?:\+|00)(?:{_S}|\()?[1-9](?:(?:{_S}|[()]){{0,3}}\d){{6,14}}(?!\w|[.,:]\d)")
+_ABROAD = re.compile(rf"(?<![\w.@/+-])(?:\+|00)(?:{_S}|\()?[1-9](?:(?:{_S}|[()]){{0,3}}\d){{6,14}}(?!\w|[.:]\d)")
 _AT_HOME = re.compile(
-    rf"(?<![\w.,:@/+-])(?:\(0\d{{1,5}}\)|0\d{{1,5}})(?:{_S}{{1,3}}\d{{2,8}}){{1,5}}(?!\w|[.,:/-]\d)"
-    rf"|(?<![\w.,:@/+-])0[1-9]\d{{8,9}}(?!\w|[.,:/-]\d)"
+    rf"(?<![\w.:@/+-])(?:\(0\d{{1,5}}\)|0\d{{1,5}})(?:{_S}{{1,3}}\d{{2,8}}){{1,5}}(?!\w|[.:/-]\d)"
+    rf"|(?<![\w.:@/+-])0[1-9]\d{{8,9}}(?!\w|[.:/-]\d)"
 )
 _AMERICAN = re.compile(
-    r"(?<![\w.,:@/+-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d([ .-]))[2-9]\d\d(?(1)\1|[ .-])\d{4}(?!\w|[.,:/-]\d)"
+    r"(?<![\w.:@/+-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d([ .-]))[2-9]\d\d(?(1)\1|[ .-])\d{4}(?!\w|[.:/-]\d)"
 )
-_SAID = re.compile(rf"(?<![\w.,:@/+-])\(?\d(?:(?:{_S}|[()]){{0,2}}\d){{6,13}}(?!\w|[.,:/-]\d)")
+_SAID = re.compile(rf"(?<![\w.:@/+-])\(?\d(?:(?:{_S}|[()]){{0,2}}\d){{6,13}}(?!\w|[.:/-]\d)")
 _WORDS = re.compile(
     r"\b(?:tele?(?:phone|fon|fono|foon|fonnummer)?|t[ée]l[ée]phone|t[ée]l|phone|ph|mobile?|mobil|m[óo]vil|cell(?:phone)?"
     r"|celular|whats ?app|sms|fax|handy|rufnummer|ligne directe|portable|gsm|ring(?: me)?|dial|text me(?: on| at)?"
