@@ -6,6 +6,8 @@ So a server lets a process of its own do it, with bounds on its time and memory,
 
 from __future__ import annotations
 
+import codecs
+import re
 import resource
 import sys
 from collections.abc import Callable, Mapping
@@ -42,6 +44,12 @@ TYPES: Final[Mapping[str, str]] = {
     "text/tab-separated-values": "csv",
 }
 """By HTTP's media type."""
+
+META_WITHIN_BYTES: Final = 4096
+_META = re.compile(
+    rb"<meta\b[^>]{0,200}?charset\s*=\s*[\"']?((?:windows-|cp|iso-|koi8|shift|euc|gb|big5)[a-z0-9_-]{0,40})",
+    re.IGNORECASE,
+)
 
 READ_HERE: Final = frozenset({"markdown", "text"})
 """Formats whose parsers are plain enough for a small document to be read at once."""
@@ -80,8 +88,11 @@ def read_passages(raw: bytes, fmt: str) -> list[Passage]:
     return found
 
 
-def decoded(raw: bytes) -> str:
+def decoded(raw: bytes, charset: str = "cp1252") -> str:
     """The text of a file, whatever it was written with.
+
+    Args:
+        charset: where it is no Unicode.
 
     Raises:
         Unreadable: it is no text.
@@ -92,10 +103,23 @@ def decoded(raw: bytes) -> str:
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
-            text = raw.decode("cp1252", "replace")
+            text = raw.decode(charset, "replace")
     if "\0" in text:
         raise Unreadable("it is no text, whatever its name says")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _charset(page: bytes) -> str:
+    """What a page of HTML says of itself, where that is one of the usual ones; ASCII and Latin 1 are read as browsers
+    do.
+    """
+    said = _META.search(page, 0, META_WITHIN_BYTES)
+    name = said[1].decode().lower() if said else ""
+    try:
+        codecs.lookup(name or "ascii")
+    except LookupError:
+        return "cp1252"
+    return name if name not in ("", "iso-8859-1") else "cp1252"
 
 
 def _reader(fmt: str) -> Callable[[bytes], list[Block]]:
@@ -107,7 +131,7 @@ def _reader(fmt: str) -> Callable[[bytes], list[Block]]:
     if fmt == "html":
         from hermes.knowledge.html import read_html
 
-        return read_html
+        return lambda raw: read_html(decoded(raw, _charset(raw)))
     if fmt == "csv":
         from hermes.knowledge.table import read_csv
 

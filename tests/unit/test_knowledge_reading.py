@@ -114,6 +114,22 @@ def test_of_a_page_only_what_its_reader_sees_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        pytest.param("<p>Zürich</p>".encode("cp1252"), "Zürich", id="no Unicode, and says nothing"),
+        pytest.param('<meta charset="ISO-8859-1"><p>5 € “ok”</p>'.encode("cp1252"), "5 € “ok”", id="Latin 1"),
+        pytest.param("<meta charset=windows-1251><p>Привет</p>".encode("cp1251"), "Привет", id="Cyrillic"),
+        pytest.param("<META content='text/html; charset=euc-jp'><p>返品</p>".encode("euc-jp"), "返品", id="Japanese"),
+        pytest.param("<p>Zürich</p>".encode("utf-16"), "Zürich", id="UTF-16"),
+        pytest.param("<meta charset=windows-1251><p>Zürich</p>".encode(), "Zürich", id="Unicode, and says otherwise"),
+        pytest.param("<meta charset=cp-none><p>Zürich</p>".encode("cp1252"), "Zürich", id="there is none of this name"),
+    ],
+)
+def test_a_page_is_read_as_it_was_written(page: bytes, text: str) -> None:
+    assert [passage.text for passage in read_passages(page, "html")] == [text]
+
+
+@pytest.mark.parametrize(
     "page",
     [
         pytest.param("<div>" * 30_000 + "x", id="deep"),
