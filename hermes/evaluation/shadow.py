@@ -231,9 +231,10 @@ def sample_rate(pins: Mapping[str, str], role: str) -> float:
     """The share of a role's calls that are compared, 0..1."""
     text = pins.get(f"model.{role}.target.sample_rate")
     try:
-        return DEFAULT_RATE if text is None else float(text)
-    except ValueError:  # written into the table by hand
-        return 0.0
+        rate = DEFAULT_RATE if text is None else float(text)
+    except ValueError:
+        rate = 0.0
+    return rate if 0.0 <= rate <= 1.0 else 0.0  # the table may be written by hand
 
 
 def _outcome(reply: ShadowReply) -> str:

@@ -53,6 +53,8 @@ def store_prompts(world: World, mode: str) -> None:
         ({"model.chat.target.sample_rate": "0.25"}, 0.25),
         ({"model.chat.target.sample_rate": "0"}, 0.0),
         ({"model.chat.target.sample_rate": "much"}, 0.0),
+        ({"model.chat.target.sample_rate": "nan"}, 0.0),
+        ({"model.chat.target.sample_rate": "25"}, 0.0),
     ],
 )
 def test_the_sample_rate(pins: dict[str, str], rate: float) -> None:
