@@ -28,8 +28,8 @@ _PLAIN: Final = (
     | {0x3002: "."}
     | {zero + value: str(value) for zero in (0x0660, 0x06F0, 0x0966, 0x09E6, 0x0E50) for value in range(10)}
 )
-"""Wide characters, other dashes and blanks, Arabic, Persian, Devanagari, Bengali and Thai digits; one character each, so
-that places stay what they are."""
+"""Wide characters, other dashes and blanks, Arabic, Persian, Devanagari, Bengali and Thai digits; one character each,
+so that places stay what they are."""
 
 _EMAIL = re.compile(
     r"(?<![\w.!#$%&'*+/=?^`{|}~@-])(?P<local>[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*)"

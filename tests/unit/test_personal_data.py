@@ -29,9 +29,9 @@ def found(text: str) -> list[tuple[str, str]]:
         pytest.param("1 2026 4111 1111 1111 1111", [("credit_card", "4111 1111 1111 1111")], id="a date before a card"),
         pytest.param("Ann,+49 170 1234567,42", [("phone", "+49 170 1234567")], id="telephone in a CSV"),
         pytest.param("SSN: Ann,536-90-4399,7", [("national_id", "536-90-4399")], id="number in a CSV"),
-        pytest.param("+1\u2011212\u2011555\u20110123", [("phone", "+1\u2011212\u2011555\u20110123")], id="other dashes"),
-        pytest.param("4111\u20091111\u20091111\u20091111", [("credit_card", "4111\u20091111\u20091111\u20091111")], id="thin"),
-        pytest.param("ｕｓｅｒ＠ｅｘａｍｐｌｅ．ｃｏｍ", [("email", "ｕｓｅｒ＠ｅｘａｍｐｌｅ．ｃｏｍ")], id="wide letters"),  # noqa: RUF001
+        pytest.param("+1\u2013212\u2011555-0123", [("phone", "+1\u2013212\u2011555-0123")], id="other dashes"),
+        pytest.param("4111\u200911111111\u20091111", [("credit_card", "4111\u200911111111\u20091111")], id="thin"),
+        pytest.param("ｕｓｅｒ＠ｂ．ｉｅ", [("email", "ｕｓｅｒ＠ｂ．ｉｅ")], id="wide letters"),
         pytest.param("+49 (0)30 901820", [("phone", "+49 (0)30 901820")], id="abroad, with a trunk nought"),
         pytest.param("+965 9912 3456 2026", [("phone", "+965 9912 3456")], id="a year behind the number"),
         pytest.param("رقمي هو ٩٩١٢٣٤٥٦", [("phone", "٩٩١٢٣٤٥٦")], id="Arabic digits"),
