@@ -34,7 +34,7 @@ SLICE_BYTES: Final = 2048
 """So much is looked through at once, a few milliseconds where it is full of numbers."""
 
 LOOK_BACK_BYTES: Final = 1024
-AROUND_BYTES: Final = 640
+AROUND_BYTES: Final = 384
 """Before and behind a cut; longer than what is found ever is."""
 
 BEFORE_BYTES: Final = 128

@@ -59,9 +59,10 @@ IBAN_CHARS: Final[Mapping[str, int]] = {
 }  # fmt: skip
 """How long each country's are."""
 
-_CARD = re.compile(r"(?<![\w.+/-])\d(?:[ \u00a0-]?\d){11,18}(?!\w|[.-]\d)")
-_GROUPS = re.compile(r"[ \u00a0-]")
-_LAST_GROUP = re.compile(r"[ \u00a0-]\d+$")
+_CARD = re.compile(r"(?<![\w.+/-])[2-6](?:[ \u00a0-]?\d){11,18}(?!\w|[.-]\d)")
+FEWEST_CARD_DIGITS: Final = 12
+_NEXT_GROUP = re.compile(r"[ \u00a0](?=[2-6]\d{2})")
+_LAST_GROUP = re.compile(r"[ \u00a0-]\d{2,}$")
 _BRANDS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
     r"|3(?:0[0-5]|[689]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12,15}|35(?:2[89]|[3-8]\d)\d{12,15}|62\d{14,17}"
@@ -141,22 +142,23 @@ def is_iban(text: str) -> bool:
 def _cards(text: str) -> Iterator[tuple[int, int]]:
     at = 0
     while match := _CARD.search(text, at):
-        start = match.start()
         if end := _end_of_card(match[0]):
-            yield start, start + end
-            at = start + end
-        else:  # it may begin with the next group: what stands before it is another number
-            at = start + len(_GROUPS.split(match[0], maxsplit=1)[0])
+            yield match.start(), match.start() + end
+            at = match.start() + end
+        else:  # it may begin with a later group: what stands before that is another number
+            group = _NEXT_GROUP.search(match[0])
+            at = match.start() + group.end() if group else match.end()
 
 
 def _end_of_card(found: str) -> int:
     """Where a card's number ends in what was found: groups behind it may be its date or its code. 0: it is none."""
-    while found:
-        digits = re.sub(r"\D", "", found)
-        if _BRANDS.fullmatch(digits) and luhn.is_valid(digits) and len(set(digits)) > 1:
+    while len(digits := re.sub(r"\D", "", found)) >= FEWEST_CARD_DIGITS:
+        if _BRANDS.fullmatch(digits) and len(set(digits)) > 1 and luhn.is_valid(digits):
             return len(found)
         shorter = _LAST_GROUP.search(found)
-        found = found[: shorter.start()] if shorter else ""
+        if shorter is None:
+            break
+        found = found[: shorter.start()]
     return 0
 
 
