@@ -64,12 +64,21 @@ def session_of(metadata: Mapping[str, Any]) -> str | None:
 def classes_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """The classes of data that a request says it holds: a list, or one text with commas between them.
 
-    OpenAI's own metadata takes texts only, hence the second form.
+    OpenAI's own metadata takes texts only, hence the second form. Where both spellings are there, both count: an empty
+    one must not hide the other.
 
     Raises:
         InvalidRequest: they are something else, or too many, or too long.
+
+    >>> classes_of({"data_classes": None, "dataClasses": "customer, staff"})
+    ('customer', 'staff')
     """
-    value = metadata.get("data_classes", metadata.get("dataClasses"))
+    if "dataClasses" not in metadata:
+        return _classes(metadata.get("data_classes"))
+    return tuple(dict.fromkeys(_classes(metadata.get("data_classes")) + _classes(metadata["dataClasses"])))
+
+
+def _classes(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     listed = value.split(",", MAX_CLASSES) if isinstance(value, str) else value

@@ -48,6 +48,8 @@ def test_a_session_that_is_none_is_refused_and_never_cut(value: Any) -> None:
         pytest.param({"data_classes": "customer, staff"}, ("customer", "staff"), id="one text"),
         pytest.param({"data_classes": ["", " "]}, (), id="blanks"),
         pytest.param({"data_classes": None}, (), id="null"),
+        pytest.param({"data_classes": None, "dataClasses": ["customer"]}, ("customer",), id="null does not hide them"),
+        pytest.param({"data_classes": "a", "dataClasses": ["b", "a"]}, ("a", "b"), id="both spellings"),
         pytest.param({}, (), id="none"),
         pytest.param({"data_classes": ["c"] * MAX_CLASSES}, ("c",) * MAX_CLASSES, id="as many as may be"),
     ],
