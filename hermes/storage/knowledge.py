@@ -29,6 +29,8 @@ INSERTED_AT_ONCE: Final = 40
 """Rows of a statement: a few milliseconds' work, and fewer values than SQLite takes."""
 
 READ_AT_ONCE: Final = 500
+MOST_ID: Final = 2**63 - 1
+"""Of a document. A database refuses to compare with what is larger than any number of its own."""
 
 
 class KnowledgeRepository:
@@ -133,7 +135,7 @@ def _documents() -> tuple[Document, ...]:
 
 
 def _document(document_id: int) -> Document:
-    row = DocumentRow.get_or_none(DocumentRow.id == document_id)
+    row = DocumentRow.get_or_none(DocumentRow.id == document_id) if document_id <= MOST_ID else None
     if row is None:
         raise NotFound(f"There is no document {document_id}.")
     return _as_document(row)
@@ -219,7 +221,8 @@ def _finish(at: str, actor: str, document_id: int, chunks: Sequence[NewChunk], e
 
 
 def _delete(at: str, actor: str, ids: Collection[int]) -> list[Document]:
-    gone = [_as_document(row) for row in DocumentRow.select().where(DocumentRow.id.in_(list(ids)))]
+    known = [document_id for document_id in ids if document_id <= MOST_ID]
+    gone = [_as_document(row) for row in DocumentRow.select().where(DocumentRow.id.in_(known))]
     _remove([document.id for document in gone])
     for document in gone:
         audit.note(at, actor, "knowledge.delete", _target(document), _told(document), None)

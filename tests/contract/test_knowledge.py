@@ -268,6 +268,14 @@ def test_a_document_is_there_whole_or_not_at_all(here: Installation) -> None:
     assert here.states() == []
 
 
+@pytest.mark.parametrize("document_id", [0, 2**63 - 1, 10**24])
+def test_a_number_of_no_document_is_told_so(here: Installation, document_id: int) -> None:
+    with pytest.raises(NotFound):
+        here.library.delete_one(document_id, "tester")
+    with pytest.raises(NotFound):
+        here.library.again(document_id, "tester")
+
+
 def test_postgres_that_compares_vectors_itself_finds_the_same(pgvector_url: str, tmp_path: Path) -> None:
     chance = np.random.default_rng(7)
     vectors = chance.standard_normal((700, WIDTH)).astype("<f4")
