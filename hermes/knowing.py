@@ -12,7 +12,7 @@ from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import DeadlineExceeded
 from hermes.halves import LOCAL_EMBEDDER, Incoming
 from hermes.knowledge import embeddings
-from hermes.knowledge.ground import Asked, Grounder
+from hermes.knowledge.ground import Asked, Grounder, is_asked_for
 from hermes.knowledge.vectors import LocalModel
 from hermes.policy import Policy
 from hermes.reply import Reply
@@ -40,7 +40,9 @@ class Knowing:
             cascade: who shall answer; what is added must fit the window of the first who may.
         """
         chat = incoming.chat
-        if incoming.role is None or not policy.knowledge.enabled or not isinstance(chat, ChatRequest):
+        if incoming.role is None or not isinstance(chat, ChatRequest):
+            return chat
+        if not is_asked_for(incoming.context_hint, incoming.use_case, policy.knowledge):
             return chat
         first = next(filter(allowance.permits, cascade.endpoints), cascade.endpoints[0])
         room = room_tokens(chat, first, exchange.prompt_tokens())

@@ -87,7 +87,7 @@ class Grounder:
     def ground(self, asked: Asked, policy: Policy, allowance: Allowance = ANYONE) -> Grounded:
         """The message for a request. Blocks: `patience_s` at most; never raises."""
         knowledge = policy.knowledge
-        if not is_asked_for(asked, knowledge):
+        if not is_asked_for(asked.hint, asked.use_case, knowledge):
             return NOTHING
         began = self._clock()
         try:
@@ -131,9 +131,9 @@ class Grounder:
         return Grounded("", {"chunks": [], "note": reason})
 
 
-def is_asked_for(asked: Asked, knowledge: KnowledgePolicy) -> bool:
+def is_asked_for(hint: str | None, use_case: str | None, knowledge: KnowledgePolicy) -> bool:
     """Whether there is anything to be done at all; costs nothing."""
-    return knowledge.enabled and bool(asked.hint or (asked.use_case and asked.use_case in knowledge.use_cases))
+    return knowledge.enabled and bool(hint or (use_case and use_case in knowledge.use_cases))
 
 
 def _noted(selection: Selection) -> dict[str, Any]:
