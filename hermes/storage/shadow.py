@@ -125,6 +125,8 @@ def _running(role: str, primary: str, target: str) -> Any:
 
 def _follow_pins(primaries: Mapping[str, str], at: str) -> None:
     row: Any = ShadowRunRow
+    lost = row.role.not_in(list(primaries)) & (row.state == "running")
+    row.update(state="ended", ended_at=at, reason="The configuration has no such role any more.").where(lost).execute()
     for role, default in primaries.items():
         primary, target = _pin(f"model.{role}") or default, _pin(f"model.{role}.target")
         if target is None or target == primary:

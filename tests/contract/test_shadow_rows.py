@@ -224,6 +224,18 @@ def test_runs_follow_the_pins(desk: Desk) -> None:
     assert {r.state for r in desk.rows.runs()} == {"ended"}
 
 
+def test_a_run_ends_with_its_role(desk: Desk) -> None:
+    desk.look()
+    run_id = desk.run(state="running").id
+
+    desk.promotions.look(Policy(cascades={}), desk.pins(), {"reasoning": "deep"})
+
+    assert desk.run(id=run_id).reason == "The configuration has no such role any more."
+    with pytest.raises(Conflict):
+        desk.promotions.promote(run_id, GatePolicy(), "anna", force=True)
+    assert "model.chat" not in desk.pins()
+
+
 def test_answers_that_come_late_go_to_their_own_run(desk: Desk) -> None:
     """A worker that does not know of the promotion yet must not begin the old comparison anew."""
     store(desk.database, [a_reply(1)])
