@@ -121,12 +121,21 @@ class Place:
     endpoints: frozenset[str] = frozenset()
     """By id or by model."""
 
+    ids: frozenset[str] = frozenset()
+    """Those of `endpoints` that are an endpoint's id. A pin may send a model of any name elsewhere, and no model of
+    such a name is meant.
+    """
+
     rule: int = 0
     """The number of the rule in the configuration, from 1; 0: no rule's."""
 
     def holds(self, endpoint: Endpoint) -> bool:
         """Whether the endpoint is there; one without a region is outside every region."""
-        return endpoint.region in self.regions or endpoint.id in self.endpoints or endpoint.model in self.endpoints
+        return (
+            endpoint.region in self.regions
+            or endpoint.id in self.endpoints
+            or (endpoint.model in self.endpoints and endpoint.model not in self.ids)
+        )
 
 
 @dataclass(frozen=True, slots=True)

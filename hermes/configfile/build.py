@@ -70,7 +70,7 @@ def policy_of(root: schema.Root, findings: Findings, environment: Environment) -
         budgets=_budgets(root.budgets),
         knowledge=_knowledge(root.knowledge),
         persona=_persona(root.persona),
-        residency=residency_of(root.residency),
+        residency=residency_of(root.residency, known),
         shadow=_shadow(root.shadow, judge),
         logging=LoggingPolicy(root.logging.store_prompts, root.logging.retention_days),
         embedder=embedder,

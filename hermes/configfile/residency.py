@@ -10,9 +10,14 @@ from hermes.policy import ResidencyPolicy, ResidencyRule
 from hermes.types import Endpoint, Place
 
 
-def residency_of(part: schema.Residency) -> ResidencyPolicy:
-    """The section's policy."""
-    rules = (_rule(number, rule) for number, rule in enumerate(part.rules, start=1))
+def residency_of(part: schema.Residency, endpoints: Sequence[Endpoint]) -> ResidencyPolicy:
+    """The section's policy.
+
+    Args:
+        endpoints: every one of the file.
+    """
+    ids = frozenset(endpoint.id for endpoint in endpoints)
+    rules = (_rule(number, rule, ids) for number, rule in enumerate(part.rules, start=1))
     return ResidencyPolicy(tuple(dict.fromkeys(part.detect)), tuple(rules))
 
 
@@ -42,10 +47,11 @@ def _check(given: list[str] | None, known: Iterable[str], at: Path, what: str, f
             findings.warn((*at, number), f"{what}; did you mean {meant}?" if meant else what)
 
 
-def _rule(number: int, rule: schema.Rule) -> ResidencyRule:
+def _rule(number: int, rule: schema.Rule, ids: frozenset[str]) -> ResidencyRule:
     match = rule.match
     is_bound = rule.regions is not None or rule.endpoints is not None
-    place = Place(frozenset(rule.regions or ()), frozenset(rule.endpoints or ()), number)
+    endpoints = frozenset(rule.endpoints or ())
+    place = Place(frozenset(rule.regions or ()), endpoints, endpoints & ids, number)
     return ResidencyRule(
         number=number,
         name=rule.name,

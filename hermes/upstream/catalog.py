@@ -1,9 +1,8 @@
 """Which endpoints may answer, in which order, where a role's pin has its say.
 
-A pin that names the model of a configured endpoint, or its id, means that endpoint: a residency rule may name endpoints
-by either, and a model of such a name elsewhere must not pass for what the rule allows. Any other name goes to the base
-URL of the tier's primary with that model, which is how a gateway in front of many providers serves them all. Behind the
-pin stands the rest of the role's tier.
+A pin that names the model of a configured endpoint means that endpoint. Any other name goes to the base URL of the
+tier's primary with that model, which is how a gateway in front of many providers serves them all. Behind the pin
+stands the rest of the role's tier.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from hermes.types import Cascade, Endpoint, Tier
 def pinned(policy: Policy, tier: Tier, model: str | None) -> Cascade:
     """The tier's cascade, with the pinned model first."""
     cascade = policy.cascades[tier]
-    if not model or model in (cascade.endpoints[0].model, cascade.endpoints[0].id):
+    if not model or model == cascade.endpoints[0].model:
         return cascade
     first = _named(policy.cascades, tier, model) or _at_primary(cascade.endpoints[0], model)
     others = tuple(endpoint for endpoint in cascade.endpoints if endpoint.id != first.id)
@@ -26,9 +25,9 @@ def pinned(policy: Policy, tier: Tier, model: str | None) -> Cascade:
 
 
 def _named(cascades: Mapping[Tier, Cascade], tier: Tier, model: str) -> Endpoint | None:
-    """The configured endpoint of this model or id, in the tier itself before any other."""
+    """The configured endpoint of this model, in the tier itself before any other."""
     own_first = [cascades[tier], *(cascade for name, cascade in cascades.items() if name != tier)]
-    return next((e for cascade in own_first for e in cascade.endpoints if model in (e.model, e.id)), None)
+    return next((e for cascade in own_first for e in cascade.endpoints if e.model == model), None)
 
 
 def _at_primary(primary: Endpoint, model: str) -> Endpoint:

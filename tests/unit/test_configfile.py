@@ -947,6 +947,18 @@ def test_sections_of_later_stages_are_checked_and_kept_in_the_document() -> None
     assert document["shadow"]["gate"]["min_win_or_tie"] == 0.9
 
 
+def test_a_rule_knows_which_of_its_names_are_ids() -> None:
+    plain = read(with_("residency: {}"))
+    primary = plain.cascades["complex"].endpoints[0]
+    assert primary.id != primary.model
+
+    policy = read(with_(f"residency: {{rules: [{{endpoints: ['{primary.id}', {primary.model}]}}]}}"))
+
+    place = policy.residency.rules[0].place
+    assert place is not None
+    assert (place.ids, place.endpoints) == ({primary.id}, {primary.id, primary.model})
+
+
 def test_a_rule_that_can_never_match_is_warned_of() -> None:
     rules = "residency: {detect: [email], rules: [{match: {detected: [iban]}}, {endpoints: [large, nobody]}]}"
 
