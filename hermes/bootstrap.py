@@ -452,6 +452,7 @@ def build(settings: Settings) -> Hermes:
         redactor.clean,
         live.refresh,
         crowd.is_crowded,
+        switch.is_stopped,
     )
     gateway = Gateway(
         policies, directories, auth, switch, Quota(store, Limits(), budgets), router, sessions, upstreams,

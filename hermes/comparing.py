@@ -59,6 +59,7 @@ def comparing(
     clean: Callable[[str], str],
     changed: Callable[[], None],
     is_crowded: Callable[[], bool],
+    is_stopped: Callable[[], bool],
 ) -> Comparing:
     """Puts it together.
 
@@ -66,6 +67,7 @@ def comparing(
         clean: takes secrets out of a text that is stored.
         changed: puts changed pins in force in this process.
         is_crowded: whether requests are turned away.
+        is_stopped: whether the kill switch is thrown.
     """
     rows = ShadowRepository(database)
     spend = DailySpend(store, rows.spent_since)
@@ -75,7 +77,10 @@ def comparing(
     def is_loaded() -> bool:
         return load.is_high() or is_crowded()
 
-    shadow = Shadow(_place, calls, spend, rows.add, counts, clean=clean, is_loaded=is_loaded, aside=_aside)
+    shadow = Shadow(
+        _place, calls, spend, rows.add, counts,
+        clean=clean, is_loaded=is_loaded, is_stopped=is_stopped, aside=_aside,
+    )  # fmt: skip
     return Comparing(shadow, rows, spend, Promotions(rows, PromotionRepository(database), changed, _aside), load, store)
 
 

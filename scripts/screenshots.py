@@ -78,7 +78,7 @@ def take(gateway: Gateway, pages: list[Shown], folder: Path) -> int:
 def take_for_readme(gateway: Gateway, request_id: str) -> int:
     """Takes the README's pictures; how many."""
     pages = (
-        (Shown("overview", "/dashboard/?theme=dark", "#latest tr"), 860),
+        (Shown("overview", "/dashboard/?theme=dark", "#latest tr"), 830),
         (Shown("request", f"/dashboard/usage/{request_id}?theme=light", "#rows tr.hit"), 800),
     )
     with opened() as browser:

@@ -67,6 +67,7 @@ class Shadow:
         *,
         clean: Text = lambda text: text,
         is_loaded: Callable[[], bool] = lambda: False,
+        is_stopped: Callable[[], bool] = lambda: False,
         aside: Callable[..., Any] = lambda work, *args: work(*args),
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
@@ -74,6 +75,7 @@ class Shadow:
         """
         Args:
             store: keeps a row; may raise `DatabaseUnavailable`.
+            is_stopped: whether the kill switch is thrown.
             clean: takes secrets out of a text that is stored.
             aside: runs a function of its arguments where it holds nobody up.
         """
@@ -85,6 +87,7 @@ class Shadow:
         self._store = store
         self._counts = counts
         self._is_loaded = is_loaded
+        self._is_stopped = is_stopped
         self._rng = rng or random.Random()  # noqa: S311  (a sample, no secret)
         self._comparison = Comparison(calls, Judge(self._rng), clean, aside, clock)
         self._waiting: deque[Task] = deque()
@@ -171,8 +174,8 @@ class Shadow:
         while self._waiting:
             task = self._waiting.popleft()
             self._bytes -= len(task.drawn.request.raw)
-            if self._is_loaded():
-                self._drop("load")
+            if self._is_stopped() or self._is_loaded():
+                self._drop("stopped" if self._is_stopped() else "load")
                 continue
             try:
                 self._compare(task)

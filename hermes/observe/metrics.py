@@ -32,7 +32,8 @@ OTHER: Final = "other"
 FEWEST_LEVELS: Final = 2
 TOKEN_KINDS: Final = ("prompt", "completion", "cached", "reasoning")
 SHADOW_DROPS: Final = (
-    "queue", "load", "money", "residency", "too_large", "unfit", "key", "unanswered", "database", "ending", "fault",
+    "queue", "load", "money", "residency", "too_large", "unfit", "key", "unanswered", "database", "ending", "stopped",
+    "fault",
 )  # fmt: skip
 SHADOW_OUTCOMES: Final = ("better", "tie", "worse", "unjudged", "error")
 LEDGER_STATES: Final = ("appended", "moved", "rejected", "lost")

@@ -128,6 +128,16 @@ def test_a_loaded_process_draws_nothing_and_drops_what_waits(world: World) -> No
     assert world.counted == ["dropped: load"] * 2
 
 
+def test_nothing_is_sent_to_a_target_any_more_once_the_kill_switch_is_thrown(world: World) -> None:
+    world.request(PINS)
+    world.shadow._is_stopped = lambda: True
+
+    world.settle()
+
+    assert world.books == []
+    assert world.counted == ["dropped: stopped"]
+
+
 @pytest.mark.parametrize(
     ("naps_s", "is_high"),
     [
