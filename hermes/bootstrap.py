@@ -22,7 +22,7 @@ from hermes.accounting.prices import PriceBook
 from hermes.accounting.receipt import receipt
 from hermes.accounting.spool import Spool
 from hermes.admission.auth import Authenticator
-from hermes.admission.books import FILLED_NOUNS, Books
+from hermes.admission.books import FILLED_NOUNS, SEALS, Books
 from hermes.admission.budgets import Budgets
 from hermes.admission.crowd import Crowd
 from hermes.admission.editor import DirectoryEditor
@@ -376,7 +376,7 @@ def build(settings: Settings) -> Hermes:
     logs.configure(settings.log_level, settings.log_format, redactor)
     demo = start_demo() if settings.wants_demo() else None
     # The state comes before the configuration, so that this worker misses no reload while it starts.
-    store = open_store(settings.state_url, settings.workers, rebuilt=FILLED_NOUNS)
+    store = open_store(settings.state_url, settings.workers, rebuilt=FILLED_NOUNS, seals=SEALS)
     reloaded = Announcement(store, RELOADED)
     surrogates = Surrogates()
     policy = _with_surrogate(read_policy(settings, demo), surrogates)

@@ -53,7 +53,8 @@ AWAY_S: Final = 2.0
 
 RETRY_AFTER_S: Final = 5.0
 
-FILLED_NOUNS: Final = ("budget", "seal", "filled", "turn")
+SEALS: Final = "seal"
+FILLED_NOUNS: Final = ("budget", SEALS, "filled", "turn")
 """What a store that is away may let begin anew: it is filled from the usage log where it is missing."""
 
 AWAY_KEY: Final = "books:away"
@@ -221,7 +222,7 @@ class Books:
         """Breaks every seal, so that all counters are filled anew. What a killed process had set aside is in the
         counters and nowhere else; so each process that begins calls this.
         """
-        for key, _ in self._store.items("seal"):
+        for key, _ in self._store.items(SEALS):
             self._store.delete(key)
 
     def ttl_s(self, account: Account) -> float:

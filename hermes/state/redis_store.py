@@ -124,8 +124,9 @@ class RedisStore:
             for reply in replies:
                 self._good(reply)
 
-    def generation(self, mine: str) -> str:
-        return _text(self._run(self._mark, [_name("@generation")], (mine, GENERATION_MS))) or mine
+    def generation(self, mine: str) -> tuple[str, str]:
+        name, life = self._run(self._mark, [_name("@generation")], (mine, GENERATION_MS))
+        return _text(name) or mine, _text(life) or ""
 
     def close(self) -> None:
         """Closes the connections; further ones are made when they are needed."""

@@ -24,6 +24,11 @@ been made, but did not say so in time.
 
 A store that comes back empty (restarted without its data, or flushed) is given what the workers' mirrors hold, so that
 conversations keep their tier. It is recognised by its *generation*, a name that is lost with everything else.
+
+A store that was started again, or another one that has taken its place, may also come back with what it held a while
+ago: Redis keeps a picture of itself on disk, and a replica is behind. Its counters of what was spent would be too low.
+So where its *life* is another one, or is not told after an outage, nothing that can be rebuilt is believed: the *seals*
+are deleted, without which no counter is.
 """
 
 from __future__ import annotations
@@ -71,18 +76,21 @@ class ResilientStore:
         clock: Callable[[], float] = time.monotonic,
         new_name: Callable[[], str] = lambda: uuid.uuid4().hex,
         rebuilt: Collection[str] = (),
+        seals: str | None = None,
     ) -> None:
         """Takes a shared store.
 
         Args:
             workers: how many workers there are, each of which has a share of every limit while the store is away.
             rebuilt: nouns whose keys somebody makes anew where they are missing.
+            seals: the one of them without whose keys nobody believes the others.
         """
         self._shared = shared
         self._workers = max(1, workers)
         self._clock = clock
         self._new_name = new_name
         self._rebuilt = frozenset(rebuilt)
+        self._seals = seals
         self._mirror = Mirror(clock, MIRROR_KEYS)
         self._counters = MemoryStore(clock)
         self._used: dict[str, int] = {}
@@ -90,6 +98,7 @@ class ResilientStore:
 
         self._arrears = Arrears(clock)
         self._generation: str | None = None
+        self._life: str | None = None
         self._is_away = False
         self._left_at = self._back_at = -STEADY_S
         self._rest_s = KNOCK_EVERY_S
@@ -241,8 +250,15 @@ class ResilientStore:
         log.warning("The shared state is away, this worker goes on with its own (%s)", reason)
 
     def _meet(self) -> None:
-        """Finds out whether the store is still the one that was met before; a new one is given the mirror's content."""
-        generation = self._shared.generation(self._new_name())
+        """Finds out whether the store is still the one that was met before; a new one is given the mirror's content, and
+        one that has begun another life is not believed what it says was spent.
+        """
+        generation, life = self._shared.generation(self._new_name())
+        may_be_older = life != self._life or (not life and self._is_away)
+        if self._life is not None and may_be_older and self._seals is not None:
+            for key, _ in self._shared.items(self._seals):
+                self._shared.delete(key)
+        self._life = life
         if generation != self._generation:
             if self._generation is not None:
                 contents = self._mirror.contents()

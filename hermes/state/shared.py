@@ -21,5 +21,7 @@ class SharedStore(StateStore, Protocol):
     def offer(self, entries: Sequence[tuple[str, str, float]]) -> None:
         """Puts each (key, value, lifetime in seconds) for which there is nothing."""
 
-    def generation(self, mine: str) -> str:
-        """The name of all that is in the store, a new one after it was emptied: `mine`, if there is none yet."""
+    def generation(self, mine: str) -> tuple[str, str]:
+        """The names of all that is in the store, a new one after it was emptied: `mine`, if there is none yet; and of
+        the store's own life, a new one after it was started again, empty where it does not tell.
+        """

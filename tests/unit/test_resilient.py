@@ -37,6 +37,9 @@ class Shared(MemoryStore):
         self.goes_after: int | None = None
         """How many more verbs it answers."""
 
+        self.life = "first"
+        """Its name for this life; an empty one is not told."""
+
         self._born: str | None = None
 
     def flush(self) -> None:
@@ -107,10 +110,10 @@ class Shared(MemoryStore):
             if self._alive(key) is None:
                 MemoryStore.put(self, key, value, left_s)
 
-    def generation(self, mine: str) -> str:
+    def generation(self, mine: str) -> tuple[str, str]:
         self._check("generation")
         self._born = self._born or mine
-        return self._born
+        return self._born, self.life
 
 
 class World:
@@ -393,6 +396,42 @@ def test_an_empty_store_is_given_what_the_workers_know(world: World, how: str) -
 
     found = dict(world.two.items("session"))
     assert found == {"session:a": "x", "session:b": "newer" if how == "restarted" else "y"}
+
+
+@pytest.mark.parametrize(
+    ("life", "noticed", "believed"),
+    [
+        pytest.param("second", True, False, id="started again while a request asked"),
+        pytest.param("second", False, False, id="started again, or replaced, unseen"),
+        pytest.param("first", True, True, id="was only out of reach"),
+        pytest.param("first", False, True, id="was there"),
+        pytest.param("", True, False, id="was out of reach, and does not tell"),
+        pytest.param("", False, True, id="was there, and does not tell"),
+    ],
+)
+def test_counters_of_a_store_that_may_have_come_back_older_are_not_believed(
+    life: str, noticed: bool, believed: bool
+) -> None:
+    shared = Shared(Clock())
+    shared.life = life and "first"
+    one = ResilientStore(shared, 2, shared._clock, rebuilt=("seal", "budget"), seals="seal")
+    one.tend()
+    one.add("seal:a:x", -1, 100)
+    one.add("budget:a:x", 7, 100)
+    if noticed:
+        shared.is_up = False
+        one.get("session:a")
+
+    shared.is_up, shared.life = True, life
+    shared._clock.now += KNOCK_EVERY_S  # type: ignore[attr-defined]
+    one.tend()
+
+    assert not one.is_away
+    assert one.get("seal:a:x") == ("-1" if believed else None)
+    one.tend()
+    assert one.add("seal:b:x", -1, 100) == -1, "what is filled anew is believed again"
+    one.tend()
+    assert one.get("seal:b:x") == "-1"
 
 
 def test_a_worker_that_starts_has_nothing_to_offer(world: World) -> None:
