@@ -5,6 +5,8 @@ once; the more of them it begins, the later it comes round again, and finds stil
 time it comes round, which it always has the time for, and the others are told to come again, at the cost of reading
 their heads. Nothing is measured that another process on the machine could disturb: whatever a request costs, as many
 are begun as there are rounds for. What was not used before is saved up, so that a burst out of nothing is no crowd.
+Neither are a few hundred callers who wait for their answers before they ask again: they are always the same number,
+however fast their providers answer, and wait a fraction of a second for each other.
 
 What nobody waits for is put off while anybody is turned away: exports, and what pages ask for by themselves. What tells
 operators how it is, and lets them do something about it, is never refused.
@@ -30,8 +32,13 @@ A_ROUND = 50.0
 """Requests begun in a round. An ordinary one costs about a millisecond, so that a round of a loop that is overrun takes
 a twentieth of a second; and in the shortest rounds it is more than any machine can do."""
 
-BURST = 400.0
-"""What can be saved up."""
+BURST = 1000.0
+"""What can be saved up: that many begin in about a second."""
+
+FEW = 250
+"""Requests under way that are no crowd, in a loop that is not late by more than `FEW_LATE_S`."""
+
+FEW_LATE_S = 1.0
 
 LATE_S = 0.5
 """A loop that is later than this is not late with ordinary requests, but with streams or large bodies: fewer are begun.
@@ -65,6 +72,7 @@ class Crowd:
         self._rng = rng or random.Random()  # noqa: S311  (no secret)
         self._clock = clock
         self._room = BURST
+        self._late_s = 0.0
         self._last_turned_away = self._told_at = float("-inf")
         self._untold = 0
 
@@ -74,10 +82,12 @@ class Crowd:
         Raises:
             Overloaded: it would make the others wait.
         """
-        if self._room < 1 or self._in_flight() >= self._most:
+        in_flight = self._in_flight()
+        is_few = in_flight < FEW and self._late_s <= FEW_LATE_S
+        if in_flight >= self._most or (self._room < 1 and not is_few):
             self._last_turned_away = self._clock()
             self._turn_away()
-        self._room -= 1
+        self._room = max(0.0, self._room - 1)
 
     def let_in_later(self) -> None:
         """Lets something pass that nobody waits for.
@@ -94,6 +104,7 @@ class Crowd:
 
     def come_round(self, late_s: float) -> None:
         """The event loop has come round, so much later than it should have."""
+        self._late_s = late_s
         more = max(LEAST, A_ROUND * min(1.0, LATE_S / late_s)) if late_s else A_ROUND
         self._room = min(BURST, self._room + more)
 

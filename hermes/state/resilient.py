@@ -250,8 +250,8 @@ class ResilientStore:
         log.warning("The shared state is away, this worker goes on with its own (%s)", reason)
 
     def _meet(self) -> None:
-        """Finds out whether the store is still the one that was met before; a new one is given the mirror's content, and
-        one that has begun another life is not believed what it says was spent.
+        """Finds out whether the store is still the one that was met before; an empty one is given the mirror's content,
+        and one that has begun another life is not believed what it says was spent.
         """
         generation, life = self._shared.generation(self._new_name())
         may_be_older = life != self._life or (not life and self._is_away)

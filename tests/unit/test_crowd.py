@@ -21,7 +21,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.in_flight = 0
+        self.in_flight = bounds.FEW
         self.told = 0
         self.crowd = Crowd(lambda: self.in_flight, self.tell, rng=random.Random(1), clock=lambda: self.now)
 
@@ -47,6 +47,19 @@ def world() -> World:
 
 def test_a_burst_out_of_nothing_is_no_crowd(world: World) -> None:
     assert world.let_in(int(bounds.BURST)) == bounds.BURST
+
+
+def test_a_few_who_wait_for_their_answers_are_no_crowd_however_often_they_ask(world: World) -> None:
+    """Two hundred agents whose provider answers at once begin far more than a round lets in."""
+    world.let_in(10_000)
+    world.in_flight = bounds.FEW - 1
+
+    for late_s in (0.0, 0.3, bounds.FEW_LATE_S):
+        world.crowd.come_round(late_s)
+        assert world.let_in(1000) == 1000
+    world.crowd.come_round(2 * bounds.FEW_LATE_S)
+    assert world.let_in(1000) < 50
+    assert not world.crowd._room > bounds.A_ROUND, "they use up what others may begin"
 
 
 def test_in_a_crowd_each_round_lets_in_what_a_round_can_do(world: World) -> None:
