@@ -22,7 +22,7 @@ from hermes.accounting.prices import PriceBook
 from hermes.accounting.receipt import receipt
 from hermes.accounting.spool import Spool
 from hermes.admission.auth import Authenticator
-from hermes.admission.books import FILLED_NOUNS, SEALS, Books
+from hermes.admission.books import FILLED_NOUNS, MOVING_S, SEALS, Books
 from hermes.admission.budgets import Budgets
 from hermes.admission.crowd import Crowd
 from hermes.admission.editor import DirectoryEditor
@@ -415,7 +415,13 @@ def build(settings: Settings) -> Hermes:
 
     # Who may ask for how much.
     spending = Spending(database, lambda: drain.flush(FLUSH_WAIT_S), is_summed=backfill.is_complete)
-    books = Books(store, spending, is_store_away=lambda: isinstance(store, ResilientStore) and store.is_away)
+    books = Books(
+        store,
+        spending,
+        is_store_away=lambda: isinstance(store, ResilientStore) and store.is_away,
+        was_counted=drain.was_moved,
+        moving_s=MOVING_S if settings.shares_state() else 0.0,
+    )
     budgets = Budgets(books, store, prices)
 
     # Who decides, and who answers.

@@ -77,6 +77,8 @@ class Spent:
     nanousd: int = 0
     tokens: int = 0
     requests: int = 0
+    asked_s: float = field(default=0.0, compare=False)
+    """When the usage log was asked, in seconds since 1970; 0 where it was not."""
 
     def of(self, unit: Unit) -> int:
         """The figure in a budget's unit."""

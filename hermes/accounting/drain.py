@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 import gevent
 from gevent.lock import BoundedSemaphore
@@ -12,6 +14,9 @@ from gevent.lock import BoundedSemaphore
 from hermes.accounting.outage import Outage
 from hermes.accounting.spool import Spool
 from hermes.accounting.spoolfile import Batch, Record, line_of
+
+RUNS_REMEMBERED: Final = 64
+"""About a quarter of a minute."""
 
 
 class Inserted(Protocol):
@@ -48,6 +53,8 @@ class Drain:
         """Rows that the database can never store, moved to `unreadable.jsonl`."""
         self.own_rejected = 0
         """Those of them that this process has appended."""
+        self._runs: deque[tuple[float, float]] = deque(maxlen=RUNS_REMEMBERED)
+        """When rows were taken from the spool and when those were stored, in seconds since 1970."""
         self._spool = spool
         self._insert = insert
         self._on_moved = on_moved
@@ -72,8 +79,8 @@ class Drain:
                 self._spool.tend()
                 self._move_held()
                 # Twice: what a failed attempt has left, then what was appended since.
-                if self._move(self._spool.take()):
-                    self._move(self._spool.take())
+                if self._move_taken():
+                    self._move_taken()
                 self.last_error = None
                 self._outage.worked()
             except Exception as error:  # noqa: BLE001  (an edge: the loop must go on whatever the database does)
@@ -91,6 +98,12 @@ class Drain:
         run = self._queued
         run.join(timeout_s)
         return bool(run.ready()) and self.last_error is None
+
+    def was_moved(self, appended_s: float, until_s: float) -> bool:
+        """Whether a row that this process has appended at a time was in the database at another one, in s since 1970;
+        False where that is not known any more.
+        """
+        return any(appended_s <= began and ended <= until_s for began, ended in reversed(self._runs))
 
     @contextmanager
     def resting(self) -> Iterator[None]:
@@ -113,6 +126,12 @@ class Drain:
                 except OSError:
                     self._spool.append(row)  # held again, until the disk takes it
             self._count(len(rows) - len(rejected), aside, self._spool.writer)
+
+    def _move_taken(self) -> int:
+        began = time.time()
+        moved = self._move(self._spool.take())
+        self._runs.append((began, time.time()))
+        return moved
 
     def _move(self, batches: Sequence[Batch]) -> int:
         for batch in batches:

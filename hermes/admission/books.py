@@ -6,11 +6,14 @@ and one that is missing reads as zero: so nobody passes on a counter that the st
 for it costs no further round trip. One process fills it from the usage log, under a new name; the others adopt that.
 
 What requests under way have set aside is in no row. So each process knows its own, and moves it to a new filling as
-soon as it learns of that one: with its next claim, or when `renew` looks, which a background loop calls.
+soon as it learns of that one: with its next claim, or when `renew` looks, which a background loop calls. The rows of
+requests that have just ended may be in no database yet when another process asks it. So each process also knows its
+last ones, and adds to a new filling those that the usage log did not know when it was asked; the filling's name tells
+when that was. Where a filling was lost, the new one is sealed only when all processes had the time for that.
 
 A request settles on the filling on which it has set something aside: what it used, less that. If that one is gone, all
-that it used is added to the one that is in force: there, nothing was set aside for it. So every counter becomes what
-the rows say, whatever was lost. A request that ends in the very milliseconds of a filling may be missed by it.
+that it used is in a row, or moved with the other last ones. So every counter becomes what the rows say, whatever was
+lost.
 
 Seals are only ever added to and deleted, never put or read: a store that comes back empty may be given what somebody
 remembers of it, and a seal on an old number would be believed.
@@ -21,7 +24,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
@@ -32,7 +36,7 @@ from gevent.event import Event
 from hermes.admission.claims import storable
 from hermes.directory import BudgetScope, Period, Spent, Unit
 from hermes.errors import BooksUnreadable
-from hermes.state.store import Claim, StateStore
+from hermes.state.store import Claim, StateStore, number_of
 
 log = logging.getLogger("hermes-router")
 
@@ -62,7 +66,16 @@ AWAY_KEY: Final = "books:away"
 TURN_S: Final = 10.0
 """How long a process may take to fill a counter before another one tries."""
 
-LOOK_AGAIN_S: Final = 0.02
+LOOK_AGAIN_S: Final = 0.05
+
+MOVING_S: Final = 0.6
+"""How long the processes may take to move what they know to a new filling; `renew` is called more often."""
+
+ENDED_S: Final = 5.0
+"""How long a process knows what its requests have used that have ended; their rows are in the log much sooner."""
+
+ENDED_MAX: Final = 10_000
+"""Accounts of which it knows that."""
 
 REMEMBERED_MAX: Final = 50_000
 """Fillings whose names a process remembers; those beyond are asked for again."""
@@ -110,12 +123,16 @@ class Account:
 
 @dataclass(eq=False, slots=True)
 class SetAside:
-    """What a request under way has set aside, and on which filling."""
+    """What a request has set aside, and on which filling."""
 
     account: Account
     key: str
     filling: str
     amount: int
+    """Of one that has ended: what it has used."""
+
+    ended_s: float | None = None
+    """When it has ended and its row was written, in seconds since 1970."""
 
 
 class Books:
@@ -128,9 +145,13 @@ class Books:
         clock: Callable[[], float] = time.time,
         is_store_away: Callable[[], bool] = lambda: False,
         new_name: Callable[[], str] = lambda: uuid.uuid4().hex[:12],
+        was_counted: Callable[[float, float], bool] = lambda _written_s, _asked_s: True,
+        moving_s: float = 0.0,
     ) -> None:
         """
         Args:
+            was_counted: whether a row that this process wrote at one time was in the usage log at another.
+            moving_s: how long other processes have to move what they know to a new filling; see `MOVING_S`.
             is_store_away: whether the store counts for this process alone at the moment.
         """
         self.usage_log = usage_log
@@ -140,7 +161,10 @@ class Books:
         self._new_name = new_name
         self._fillings: dict[str, str] = {}
         self._being_filled: dict[str, Event] = {}
+        self._was_counted = was_counted
+        self._moving_s = moving_s
         self._under_way: dict[str, set[SetAside]] = {}
+        self._ended: dict[str, deque[SetAside]] = {}
 
     def check(self) -> None:
         """For operators who let nobody pass while what is shared is away.
@@ -176,14 +200,20 @@ class Books:
         others.remove(aside)
         if not others:
             del self._under_way[key]
-        if self._add(account, key, filling, used - aside.amount):
+        change = used - aside.amount
+        aside.amount, aside.ended_s = used, self._clock()
+        self._remember(aside)
+        if self._claim(account, key, filling, change):
             return
-        current = self.filling(key)
+        current = self._store.get(f"filled:{key}")
+        if aside.filling != filling or current is None:
+            return  # it was moved meanwhile, or it will be, with the next filling
         if current == filling:
-            current = self._store.get(f"filled:{key}") or filling
-        # Where nobody has filled it since, the next filling finds the row of this request in the usage log.
-        if current != filling and used:
-            self._add(account, key, current, used)
+            self._add(account, key, filling, change)  # it is not sealed yet
+        elif current != self.filling(key):
+            self._adopt(account, key, current)
+        else:
+            self._move(account, key, current, [aside])
 
     def fill(self, account: Account, key: str, missing: str, *, may_guess: bool) -> None:
         """Fills a counter anew, or waits while somebody else does; then it may be claimed again.
@@ -213,10 +243,13 @@ class Books:
 
         It asks the store once for each account that has something under way.
         """
-        for key in list(self._under_way)[:RENEWED_MAX]:
+        since_s = self._clock() - ENDED_S
+        self._ended = {key: ended for key, ended in self._ended.items() if (ended[-1].ended_s or 0.0) >= since_s}
+        accounts = {key: next(iter(asides)).account for key, asides in (self._ended | self._under_way).items()}
+        for key, account in list(accounts.items())[:RENEWED_MAX]:
             name = self._store.get(f"filled:{key}")
             if name is not None and name != self.filling(key):
-                self._adopt(key, name)
+                self._adopt(account, key, name)
 
     def distrust(self) -> None:
         """Breaks every seal, so that all counters are filled anew. What a killed process had set aside is in the
@@ -229,8 +262,12 @@ class Books:
         """How long a counter of the account lives."""
         return max(0.0, account.span.end_s - self._clock()) + KEPT_S
 
-    def _add(self, account: Account, key: str, filling: str, amount: int) -> bool:
+    def _claim(self, account: Account, key: str, filling: str, amount: int) -> bool:
         return self._store.reserve(self.claims(account, key, filling, amount, NO_LIMIT)) is None
+
+    def _add(self, account: Account, key: str, filling: str, amount: int) -> None:
+        """To a filling that may not be sealed yet; a counter that is gone has no seal either, and does no harm."""
+        self._store.add(f"budget:{filling}:{key}", amount, self.ttl_s(account))
 
     def _fill_in_turn(self, account: Account, key: str, missing: str, *, may_guess: bool) -> None:
         if not self._store.claim(f"turn:{key}", TURN_S):
@@ -238,41 +275,60 @@ class Books:
             return
         try:
             # Only within one's turn: two fillings in force would be two budgets.
-            name = self._store.get(f"filled:{key}")
-            if name is None or name == missing:
-                name = self._filled(account, key, may_guess=may_guess)
-            self._adopt(key, name)
+            name, seal_s = self._store.get(f"filled:{key}"), None
+            if name is None or (name == missing and self._store.get(f"seal:{name}:{key}") is None):
+                name, seal_s = self._filled(account, key, may_guess=may_guess)
+            self._adopt(account, key, name)
+            if seal_s is not None:
+                if missing:
+                    gevent.sleep(self._moving_s)
+                self._store.add(f"seal:{name}:{key}", -1, seal_s)
         finally:
             self._store.delete(f"turn:{key}")
 
-    def _adopt(self, key: str, name: str) -> None:
+    def _adopt(self, account: Account, key: str, name: str) -> None:
         """Goes by this filling from now on."""
         if len(self._fillings) >= REMEMBERED_MAX:
             self._fillings.clear()
         self._fillings[key] = name
-        moved = [aside for aside in self._under_way.get(key, ()) if aside.filling != name]
-        for aside in moved:  # before the store is asked: one that settles meanwhile does so on the new filling
-            aside.filling = name
-        if moved:
-            self._add(moved[0].account, key, name, sum(aside.amount for aside in moved))
+        self._move(account, key, name, [*self._under_way.get(key, ()), *self._ended.get(key, ())])
 
-    def _filled(self, account: Account, key: str, *, may_guess: bool) -> str:
-        """The name of a new filling."""
+    def _move(self, account: Account, key: str, name: str, asides: Iterable[SetAside]) -> None:
+        """Puts on a filling what stands on another one, and is not in it by the usage log."""
+        asked_s, amount = _asked_at(name), 0
+        for aside in asides:
+            if aside.filling != name:
+                aside.filling = name  # before the store is asked: one that settles meanwhile does so on this filling
+                if aside.ended_s is None or not self._was_counted(aside.ended_s, asked_s):
+                    amount += aside.amount
+        if amount:
+            self._add(account, key, name, amount)
+
+    def _remember(self, aside: SetAside) -> None:
+        if len(self._ended) >= ENDED_MAX:
+            self._ended.clear()
+        ended = self._ended.setdefault(aside.key, deque())
+        ended.append(aside)
+        since_s = self._clock() - ENDED_S
+        while (ended[0].ended_s or 0.0) < since_s:
+            ended.popleft()
+
+    def _filled(self, account: Account, key: str, *, may_guess: bool) -> tuple[str, float]:
+        """The name of a new filling, which has no seal yet, and how long its seal shall live, in seconds."""
         spent, seal_s = self._spent(account, may_guess=may_guess)
-        name, ttl_s = self._new_name(), self.ttl_s(account)
-        self._store.put(f"budget:{name}:{key}", str(spent), seal_s + OUTLIVES_S)
-        self._store.add(f"seal:{name}:{key}", -1, seal_s)
-        self._store.put(f"filled:{key}", name, ttl_s)
-        return name
+        name = f"{self._new_name()}@{spent.asked_s:.6f}"
+        self._store.put(f"budget:{name}:{key}", str(spent.of(account.unit)), seal_s + OUTLIVES_S)
+        self._store.put(f"filled:{key}", name, self.ttl_s(account))
+        return name, seal_s
 
-    def _spent(self, account: Account, *, may_guess: bool) -> tuple[int, float]:
+    def _spent(self, account: Account, *, may_guess: bool) -> tuple[Spent, float]:
         """What the usage log says, and how long that is believed, in seconds."""
         try:
-            return self._read(account).of(account.unit), self.ttl_s(account)
+            return self._read(account), self.ttl_s(account)
         except BooksUnreadable:
             if not may_guess:
                 raise
-            return 0, GUESS_S
+            return Spent(), GUESS_S
 
     def _read(self, account: Account) -> Spent:
         if self._store.get(AWAY_KEY) is not None:
@@ -283,3 +339,8 @@ class Books:
             self._store.put(AWAY_KEY, "1", AWAY_S)
             log.warning("Budgets cannot be read from the usage log: %s", error.__cause__ or error)
             raise
+
+
+def _asked_at(filling: str) -> float:
+    """When the usage log was asked for a filling, in seconds since 1970; 0 where it was not."""
+    return number_of(filling.partition("@")[2]) or 0.0

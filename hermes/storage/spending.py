@@ -13,7 +13,9 @@ most, whatever the database does, and not at all while it is known to be away.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -125,7 +127,7 @@ def _summed_of(scope: BudgetScope, name: str, start: datetime, end: datetime) ->
     else:
         wanted = name_within(scope, COLUMNS[NAMES[scope].name](name), start, end)
     query: Any = NameRow.select(*SUMMED.values()).where(wanted)
-    return Spent(*map(int, query.tuples().get()))
+    return _as_of_now(query)
 
 
 def _summed_most(scope: BudgetScope, unit: Unit, start: datetime, end: datetime) -> tuple[str, Spent] | None:
@@ -140,7 +142,12 @@ def _spent(scope: BudgetScope, name: str, start: datetime, end: datetime) -> Spe
     if scope != "global":
         column = NAMES[scope]
         query = query.where(column == COLUMNS[column.name](name))
-    return Spent(*map(int, query.tuples().get()))
+    return _as_of_now(query)
+
+
+def _as_of_now(query: Any) -> Spent:
+    asked_s = time.time()
+    return replace(Spent(*map(int, query.tuples().get())), asked_s=asked_s)
 
 
 def _most(scope: BudgetScope, unit: Unit, start: datetime, end: datetime) -> tuple[str, Spent] | None:

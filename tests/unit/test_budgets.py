@@ -7,6 +7,7 @@ import logging
 import gevent
 import pytest
 
+from hermes.admission import books
 from hermes.directory import EACH, Action, Budget, BudgetScope, Spent
 from hermes.errors import BooksUnreadable, BudgetExceeded, RateLimited
 from hermes.policy import BudgetsPolicy
@@ -403,6 +404,63 @@ def test_two_processes_that_meet_a_missing_counter_fill_it_once() -> None:
     gevent.joinall(asking, raise_error=True)
 
     assert bench.counter("tokens", "user", "anna") == 2070
+
+
+def two_processes() -> tuple[Bench, Bench]:
+    bench, other = Bench(a_budget(10_000)), Bench(a_budget(10_000))
+    other.store, other.log = bench.store, bench.log
+    other.restart()
+    return bench, other
+
+
+def test_what_another_process_has_just_used_counts_in_a_new_filling_though_its_row_is_on_its_way() -> None:
+    """Once, however often the counter is lost: as soon as the usage log has the row, that is what counts."""
+    bench, other = two_processes()
+    other.budgets.books._was_counted = lambda _written_s, _asked_s: False
+    other.finish(other.ask(), tokens=70)
+    row = bench.log.rows.pop()
+
+    bench.lose_state()
+    bench.ask()
+    for _ in range(2):
+        other.budgets.books.renew()
+    assert bench.counter("tokens", "user", "anna") == 70 + 100
+
+    bench.log.rows.append(row)
+    other.budgets.books._was_counted = lambda _written_s, _asked_s: True
+    bench.lose_state()
+    bench.ask()
+    other.budgets.books.renew()
+    assert bench.counter("tokens", "user", "anna") == 70 + 200
+
+
+def test_nobody_passes_on_a_counter_that_was_lost_before_the_others_have_moved_what_they_know() -> None:
+    bench, other = two_processes()
+    bench.ask()
+    holds = [other.ask(), other.ask()]
+    bench.lose_state()
+    bench.budgets.books._moving_s = 0.1
+
+    asking = gevent.spawn(bench.ask)
+    gevent.sleep(0.02)
+    other.budgets.books.renew()
+    other.finish(holds[0], tokens=70)
+    assert not asking.ready()
+    assert bench.counter("tokens", "user", "anna") == 100 + 70 + 100, "all but the one that waits"
+
+    asking.get(timeout=2)
+    other.finish(holds[1], tokens=30)
+    assert bench.counter("tokens", "user", "anna") == 200 + 70 + 30
+    assert len(bench.log.questions) == 2
+
+
+def test_what_ended_is_forgotten_when_its_row_is_long_in_the_log() -> None:
+    bench = Bench(a_budget(10_000))
+    bench.finish(bench.ask())
+    bench.now += books.ENDED_S + 1
+    bench.budgets.books.renew()
+
+    assert not bench.budgets.books._ended
 
 
 def test_a_process_that_dies_while_it_fills_a_counter_holds_nobody_up_for_long() -> None:

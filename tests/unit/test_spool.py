@@ -7,6 +7,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -467,6 +468,23 @@ def test_a_run_moves_everything_and_deletes_the_files(spool: Spool) -> None:
 
     assert (moved, len(table.rows), spool.depth(), waiting(spool)) == (1201, 1201, 0, [])
     assert (drain.moved, drain.last_error) == (1201, None)
+
+
+def test_it_is_known_from_when_on_a_row_was_in_the_database(spool: Spool) -> None:
+    began = time.time()
+    spool.append(a_row("r1"))
+    appended = time.time()
+    table = FakeTable(is_down=True)
+    drain = Drain(spool, table.insert)
+
+    drain.run_once()
+    assert not drain.was_moved(appended, time.time() + 60), "it is still here"
+    table.is_down = False
+    drain.run_once()
+
+    assert drain.was_moved(appended, time.time())
+    assert not drain.was_moved(appended, began), "not before it was moved"
+    assert not drain.was_moved(time.time(), time.time() + 60), "one that came afterwards"
 
 
 def test_a_database_that_is_away_keeps_the_rows_and_raises_nothing(spool: Spool) -> None:
