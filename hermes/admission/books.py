@@ -12,8 +12,7 @@ last ones, and adds to a new filling those that the usage log did not know when 
 when that was. Where a filling was lost, the new one is sealed only when all processes had the time for that.
 
 A request settles on the filling on which it has set something aside: what it used, less that. If that one is gone, all
-that it used is in a row, or moved with the other last ones. So every counter becomes what the rows say, whatever was
-lost.
+that it used is in a row, or moved with the last ones. So every counter becomes what the rows say, whatever was lost.
 
 Seals are only ever added to and deleted, never put or read: a store that comes back empty may be given what somebody
 remembers of it, and a seal on an old number would be believed.
@@ -71,6 +70,10 @@ LOOK_AGAIN_S: Final = 0.05
 MOVING_S: Final = 0.6
 """How long the processes may take to move what they know to a new filling; `renew` is called more often."""
 
+MET_KEY: Final = "turn:met"
+MET_S: Final = 400 * 86_400.0
+"""In a store that does not have this key, any counter may have been lost, also one that this process has never seen."""
+
 ENDED_S: Final = 5.0
 """How long a process knows what its requests have used that have ended; their rows are in the log much sooner."""
 
@@ -79,7 +82,6 @@ ENDED_MAX: Final = 10_000
 
 REMEMBERED_MAX: Final = 50_000
 """Fillings whose names a process remembers; those beyond are asked for again."""
-
 
 RENEWED_MAX: Final = 500
 """Accounts that are looked at in one go."""
@@ -280,8 +282,9 @@ class Books:
                 name, seal_s = self._filled(account, key, may_guess=may_guess)
             self._adopt(account, key, name)
             if seal_s is not None:
-                if missing:
+                if self._moving_s and (missing or self._store.get(MET_KEY) is None):
                     gevent.sleep(self._moving_s)
+                    self._store.put(MET_KEY, "1", MET_S)
                 self._store.add(f"seal:{name}:{key}", -1, seal_s)
         finally:
             self._store.delete(f"turn:{key}")

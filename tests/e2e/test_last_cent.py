@@ -138,4 +138,25 @@ def test_what_was_set_aside_is_back_to_the_last_millionth(till: Till) -> None:
     assert a_millionth_more == [200, 429, 429, 429]
 
 
+@pytest.mark.parametrize("held_s", [0.05, 0.4])
+def test_a_flush_of_redis_amid_requests_spends_no_budget_twice(till: Till, held_s: float) -> None:
+    """Those of the other worker count as well: under way, or just ended, with rows that nobody else can see yet."""
+    if till.redis is None:
+        pytest.skip("there is nothing to flush")
+    user, most = new_user(), 30
+    put = {"scope": "user", "id": user, "period": "month", "limit_requests": most}
+    assert till.world.gateway.admin("PUT", "/admin/budgets", put).status == 200
+    till.world.until_every_worker_knows()
+    till.world.primary.script(replies.chat(after_s=held_s))
+
+    with ThreadPoolExecutor(2 * most) as pool:
+        asked = [pool.submit(till.ask, user) for _ in range(2 * most)]
+        eventually(lambda: len(till.world.primary.calls), lambda calls: calls >= most / 2)
+        till.redis.ask("FLUSHALL")
+        asked += [pool.submit(till.ask, user) for _ in range(2 * most)]
+        outcome = Counter(one.result().status for one in asked)
+
+    assert outcome == {200: most, 429: 3 * most}
+
+
 assert PRICE == {"input_per_mtok": 1.0, "output_per_mtok": 2.0}, "the figures above are made of these"
