@@ -173,7 +173,7 @@ class World:
     def settle(self) -> None:
         """Waits until everything that was drawn is compared."""
         while self.shadow.depth():
-            gevent.sleep(0)
+            gevent.sleep(0.0005)  # not 0: the database's native threads need their turn
 
     def look(self) -> None:
         """What the background loop does."""

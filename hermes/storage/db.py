@@ -82,7 +82,7 @@ class Database:
         """
 
     def close(self) -> None:
-        """Waits for what runs, then closes every connection. Safe to call twice."""
+        """Waits for what runs, then closes every connection; whoever still asks is refused. Safe to call twice."""
         raise NotImplementedError
 
 
@@ -128,6 +128,8 @@ class _Sqlite(Database):
     def _in(self, pool: ThreadPool, fn: Callable[..., Result], *args: Any) -> Result:
         if native_ident() in self._threads:
             return fn(*args)
+        if self._is_closed:  # a pool that was waited for would begin anew, with a connection that is being closed
+            raise DatabaseUnavailable("The database has been closed.")
         # The outcome travels as a value: gevent prints the traceback of an exception that leaves a pool's thread.
         result, error = pool.apply(self._outcome, (fn, args))
         if error is not None:

@@ -174,6 +174,43 @@ def test_a_write_that_fills_the_disk_says_so(tmp_path: Path) -> None:
     database.close()
 
 
+def test_who_goes_on_asking_while_it_is_closed_is_refused(tmp_path: Path) -> None:
+    """In a process of its own: what goes wrong here ends it."""
+    program = """
+import sys, gevent
+from hermes.errors import DatabaseUnavailable
+from hermes.storage.db import Database
+from hermes.storage.models import UsageRow
+
+database = Database.open(sys.argv[1])
+connection = UsageRow._meta.database
+database.write(lambda: connection.execute_sql("CREATE TABLE numbers (n integer)"))
+refused = []
+
+def count():
+    connection.execute_sql("INSERT INTO numbers VALUES (1)")
+    connection.execute_sql("SELECT sum(a.n) FROM numbers a, numbers b").fetchone()
+
+def ask(verb):
+    try:
+        while True:
+            verb(count if verb == database.write else (lambda: connection.execute_sql("SELECT 1").fetchone()))
+    except DatabaseUnavailable:
+        refused.append(verb)
+
+jobs = [gevent.spawn(ask, verb) for verb in (database.write, database.read) * 3]
+gevent.sleep(0.05)
+database.close()
+gevent.joinall(jobs, timeout=5)
+print(len(refused))
+"""
+    command = [sys.executable, "-c", program, f"sqlite:///{tmp_path / 'h.db'}"]
+
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+
+    assert (ended.returncode, ended.stdout.strip()) == (0, "6"), ended.stderr[-2000:]
+
+
 def test_the_migration_can_be_taken_back(database_url: str) -> None:
     from playhouse.migrations import Runner
 
