@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import gevent
 from gevent.threadpool import ThreadPool
 from peewee import DatabaseError, InterfaceError, OperationalError, SqliteDatabase
 from playhouse.pool import MaxConnectionsExceeded
@@ -40,6 +41,7 @@ __all__ = ["Database", "migrate"]
 Result = TypeVar("Result")
 
 READERS = 2
+CLOSING_LOOK_S = 0.002
 
 
 class Database:
@@ -93,6 +95,7 @@ class _Sqlite(Database):
         self._writer = ThreadPool(1)
         self._readers = ThreadPool(READERS)
         self._is_closed = False
+        self._asking = 0
         try:
             # The first connection switches a new file to WAL, for which it must be alone.
             self._in(self._writer, self._real.connection)
@@ -110,6 +113,8 @@ class _Sqlite(Database):
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
+            while self._asking:  # also those who wait for a pool's turn: it would never come
+                gevent.sleep(CLOSING_LOOK_S)
             for pool in (self._writer, self._readers):
                 pool.join()
                 pool.kill()
@@ -130,8 +135,12 @@ class _Sqlite(Database):
             return fn(*args)
         if self._is_closed:  # a pool that was waited for would begin anew, with a connection that is being closed
             raise DatabaseUnavailable("The database has been closed.")
-        # The outcome travels as a value: gevent prints the traceback of an exception that leaves a pool's thread.
-        result, error = pool.apply(self._outcome, (fn, args))
+        self._asking += 1
+        try:
+            # The outcome travels as a value: gevent prints the traceback of an exception that leaves a pool's thread.
+            result, error = pool.apply(self._outcome, (fn, args))
+        finally:
+            self._asking -= 1
         if error is not None:
             raise error
         return result
