@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,9 @@ MIGRATIONS = ROOT / "migrations"
 numbers = count(1)
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL of a Postgres server on which databases may be created."""
-    if os.environ.get("HERMES_TEST_POSTGRES_URL"):
-        yield os.environ["HERMES_TEST_POSTGRES_URL"]
-        return
-    programs = postgres_programs()
-    if programs is None:
-        pytest.skip(HOW_TO_GET_POSTGRES)
+@contextmanager
+def a_cluster(programs: Path) -> Iterator[str]:
+    """The URL of a throw-away server of these programs."""
     folder = Path(tempfile.mkdtemp(prefix="hermes-pg-"))
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres")
@@ -53,14 +48,34 @@ def postgres_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def an_empty_database(server_url: str) -> Iterator[str]:
+    """The URL of a new database there, which is gone afterwards."""
+    name = f"hermes_test_{os.getpid()}_{next(numbers)}"
+    with psycopg.connect(server_url, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}")
+        yield _named(server_url, name)
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a Postgres server on which databases may be created."""
+    if os.environ.get("HERMES_TEST_POSTGRES_URL"):
+        yield os.environ["HERMES_TEST_POSTGRES_URL"]
+        return
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip(HOW_TO_GET_POSTGRES)
+    with a_cluster(programs) as url:
+        yield url
+
+
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """The URL of an empty Postgres database."""
-    name = f"hermes_test_{os.getpid()}_{next(numbers)}"
-    with psycopg.connect(postgres_server, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name}")
-        yield _named(postgres_server, name)
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with an_empty_database(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

