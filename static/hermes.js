@@ -112,7 +112,9 @@
     store('hermes-theme', root.dataset.theme);
     dispatchEvent(new Event('themechange'));
   };
-  const closeDrawer = () => { const link = $('[data-close-drawer]'); if (link) link.click(); };
+  // A key may come between a swap and htmx's look at what is new: the link would lead away like a plain one.
+  const press = link => { if (link) { htmx.process(link); link.click(); } };
+  const closeDrawer = () => press($('[data-close-drawer]'));
 
   document.addEventListener('click', event => {
     const on = selector => event.target.closest(selector);
@@ -192,7 +194,7 @@
     '.': () => { paused = !paused; tick(); },
     '?': () => $('#keys').showModal(),
     j: () => moveRow(1), k: () => moveRow(-1), t: setTheme, e: () => $('[data-export]')?.click(),
-    ArrowUp: () => $('#drawer [data-newer]')?.click(), ArrowDown: () => $('#drawer [data-older]')?.click(),
+    ArrowUp: () => press($('#drawer [data-newer]')), ArrowDown: () => press($('#drawer [data-older]')),
   };
   const ARROWS = ['ArrowUp', 'ArrowDown'];
   document.addEventListener('keydown', event => {

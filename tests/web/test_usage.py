@@ -92,6 +92,33 @@ def test_rows_are_walked_through_and_requests_opened_by_keys(gateway: Gateway, v
     assert visit.page.url.endswith(f"{PAGE}?user_id=dora")
 
 
+def test_a_key_in_the_moment_of_a_swap_does_not_lead_away(gateway: Gateway, visit: Visit) -> None:
+    """The link in a drawer that has just come was followed like a plain one: the page was loaded anew."""
+    ids = [gateway.chat(f"quick {number}", user="eve").request_id for number in range(2)]
+    gateway.usage(2, user_id="eve")
+    visit.sign_in(path=f"{PAGE}?user_id=eve")
+    visit.page.keyboard.press("j")
+    visit.page.keyboard.press("Enter")
+    expect(visit.page.locator("#drawer.opened")).to_be_focused()
+    visit.page.evaluate(
+        """next => {
+            window.untouched = true;
+            new MutationObserver((_, observer) => {
+                if (document.querySelector('#drawer').dataset.request !== next) return;
+                observer.disconnect();
+                document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }));
+            }).observe(document.body, { childList: true, subtree: true, attributes: true });
+        }""",
+        ids[0],
+    )
+
+    visit.page.keyboard.press("ArrowDown")
+
+    expect(visit.page.locator(f"#link-{ids[0]}")).to_be_focused()
+    expect(visit.page.locator("#drawer")).to_be_hidden()
+    assert visit.page.evaluate("window.untouched")
+
+
 def test_the_file_holds_exactly_what_the_filters_show(gateway: Gateway, visit: Visit) -> None:
     gateway.chat('=HYPERLINK("http://x.test")', user="emil")
     gateway.chat("good", user="emil", headers={"X-Hermes-Tier": "complex"}, tier=None)
