@@ -33,6 +33,10 @@ LONGEST_S: Final = 30.0
 STALL_S: Final = 0.2
 """An event loop that looks at the clock so late has stood still itself, and may have an answer that it has not seen."""
 
+MORE_LOOKS: Final = 3
+"""After which a database is blamed all the same: each look has seen what had come until then, and on a machine that is
+busy enough every single one is late."""
+
 KNOCK_EVERY_S: Final = 0.5
 
 Result = TypeVar("Result")
@@ -146,6 +150,7 @@ class _Watch:
         self.has_cut = False
         self._left_s = left_s
         self._greenlet = gevent.getcurrent()
+        self._more_looks = MORE_LOOKS
         self._timer: Any = None
         self._start(left_s())
 
@@ -163,7 +168,9 @@ class _Watch:
         """Called by the event loop, so the greenlet is waiting for something."""
         left_s = self._left_s()
         has_stalled = time.monotonic() - self._due_at > STALL_S
-        if left_s > 0 or has_stalled:
+        if left_s > 0 or (has_stalled and self._more_looks):
+            if left_s <= 0:
+                self._more_looks -= 1
             self.end()
             self._start(left_s if left_s > 0 else STALL_S)
             return

@@ -137,6 +137,22 @@ def test_an_event_loop_that_has_stood_still_looks_once_more_before_it_blames_the
     assert asking.get() == "answer"
 
 
+def test_an_event_loop_that_stands_still_again_and_again_blames_it_all_the_same() -> None:
+    """A caller waited for 6 s on a machine where every look was late."""
+    server = Server()
+    server.works.clear()
+    asked = gevent.spawn(refused_after_s, server.ask)
+
+    for _ in range(20):
+        gevent.sleep(0.001)
+        if asked.dead:
+            break
+        time.sleep(patience.STALL_S * 2 + 0.05)
+
+    assert asked.dead
+    server.patience.stop()
+
+
 def test_a_lost_connection_is_an_outage_and_any_other_error_is_an_answer() -> None:
     server = Server()
 
