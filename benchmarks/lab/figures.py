@@ -104,12 +104,13 @@ def _idle(server: Server, bodies: Bodies, size: Size) -> Figures:
         with HeldStreams(server.port, body, 20):
             pass
     time.sleep(SETTLE_S)
-    before, rest = server.process.resident_bytes(), server.process.shared_once_bytes()
+    before, (rest, largest) = server.process.resident_bytes(), server.process.shared_once_bytes()
     with HeldStreams(server.port, bodies.idle, IDLE_STREAMS) as held:
         time.sleep(SETTLE_S)
         grown = server.process.resident_bytes() - before
     time.sleep(SETTLE_S)
-    return {"rest_mb": rest / MB, "idle_kb": grown / 1024 / IDLE_STREAMS, "failed": held.lost}
+    kept = {"rest_mb": rest / MB, "worker_mb": largest / MB}
+    return {**kept, "idle_kb": grown / 1024 / IDLE_STREAMS, "failed": held.lost}
 
 
 def _large(server: Server, bodies: Bodies, size: Size) -> Figures:

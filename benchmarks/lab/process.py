@@ -138,10 +138,10 @@ class Process:
         """Memory now."""
         return sum(_kilobytes(f"/proc/{pid}/status", "VmRSS") for pid, _ in self._members()) * 1024
 
-    def shared_once_bytes(self) -> int:
-        """Memory now; pages that several of the processes use count once."""
-        found = [_kilobytes(f"/proc/{pid}/smaps_rollup", "Pss") for pid, _ in self._members()]
-        return sum(found) * 1024
+    def shared_once_bytes(self) -> tuple[int, int]:
+        """Memory now, of all processes and of the largest; pages that several of them use are shared out."""
+        found = [_kilobytes(f"/proc/{pid}/smaps_rollup", "Pss") * 1024 for pid, _ in self._members()]
+        return sum(found), max(found)
 
     def peak_bytes(self) -> int:
         """The most memory since `forget_peak`."""

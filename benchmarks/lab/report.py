@@ -58,6 +58,7 @@ ROWS = (
     Row("large_peak_mb", "peak memory over a 10 MB request, MB", 0, for_direct=False),
     Row("start_s", "start to first answer, s", 2, for_direct=False),
     Row("rest_mb", "memory at rest, MB", 0, for_direct=False),
+    Row("worker_mb", "of it, the worker, MB", 0, for_direct=False),
     Row("failed", "failed requests", 0, has_ratio=False),
 )
 
