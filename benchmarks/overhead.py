@@ -43,7 +43,13 @@ def main() -> int:
     native.build()
     with pinned(native.TOOLS_CPU), tempfile.TemporaryDirectory(prefix="bench-") as folder:
         rounds, busy = run(subjects, size, Path(folder))
-    print(f"\n{report.conditions(rounds, busy)}\n\n{report.table(rounds)}\n\n{report.instruments(rounds)}")
+    said = (
+        report.conditions(rounds, busy),
+        report.table(rounds),
+        report.instruments(rounds),
+        report.peers_table(rounds),
+    )
+    print("", *filter(None, said), sep="\n\n")
     if options.json:
         found = {"conditions": report.conditions(rounds, busy), "size": asdict(size), "rounds": rounds}
         Path(options.json).write_text(json.dumps(found, indent=1), encoding="utf-8")

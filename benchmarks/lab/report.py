@@ -16,12 +16,13 @@ from statistics import median
 
 from lab.figures import AT_ONCE, CHUNKS, IDLE_STREAMS, SLOW_MS, STREAMS_AT_ONCE, Figures
 from lab.native import ROOT
+from lab.peers import PEERS
 from lab.servers import nginx
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 DIRECT, OURS = "direct", "Hermes"
 QUIET_SHARE = 0.05
-COMPARED = ("nginx", "bare relay", "LiteLLM", "Portkey")
+COMPARED = ("nginx", "bare relay")
 
 Round = Mapping[str, Figures]
 """The figures of each subject."""
@@ -73,16 +74,25 @@ def typical(rounds: Sequence[Round], subject: str, row: Row) -> float:
 
 
 def table(rounds: Sequence[Round]) -> str:
-    """A Markdown table that is also readable as it stands."""
-    subjects = list(rounds[0])
-    others = [name for name in COMPARED if name in subjects and OURS in subjects]
-    lines = [["", *subjects, *(f"{OURS} ÷ {name}" for name in others)]]
+    """A Markdown table that is also readable as it stands: no gateway, and what any gateway could cost."""
+    subjects = [name for name in rounds[0] if name not in PEERS]
+    return _table(rounds, subjects, [(OURS, name) for name in COMPARED if {name, OURS} <= set(subjects)])
+
+
+def peers_table(rounds: Sequence[Round]) -> str:
+    """The same of Hermes and the other gateways, from the same rounds; empty where none was measured."""
+    peers = [name for name in rounds[0] if name in PEERS]
+    return _table(rounds, [OURS, *peers], [(name, OURS) for name in peers]) if peers and OURS in rounds[0] else ""
+
+
+def _table(rounds: Sequence[Round], subjects: Sequence[str], ratios: Sequence[tuple[str, str]]) -> str:
+    lines = [["", *subjects, *(f"{name} ÷ {other}" for name, other in ratios)]]
     for row in ROWS:
-        if row.is_added and DIRECT not in subjects:
+        if row.is_added and DIRECT not in rounds[0]:
             continue
         values = {name: typical(rounds, name, row) for name in subjects}
         lines.append([row.title, *(_cell(row, name, values[name]) for name in subjects)])
-        lines[-1] += [_ratio(row, values[OURS], values[name]) for name in others]
+        lines[-1] += [_ratio(row, values[name], values[other]) for name, other in ratios]
     return aligned(lines)
 
 
@@ -123,6 +133,8 @@ def machine() -> str:
 
 def write_document(rounds: Sequence[Round], busy: float) -> Path:
     """Puts the figures into docs/performance.md; raises as `write_block`."""
+    if beside := peers_table(rounds):
+        write_block("peers", beside)
     return write_block(
         "overhead", "\n\n".join(filter(None, (conditions(rounds, busy), table(rounds), instruments(rounds))))
     )
@@ -149,8 +161,8 @@ def _cell(row: Row, subject: str, value: float) -> str:
     return f"{value:,.{row.digits}f}"
 
 
-def _ratio(row: Row, ours: float, other: float) -> str:
-    return f"{ours / other:.2f}" if row.has_ratio and other > 0 else "–"
+def _ratio(row: Row, value: float, other: float) -> str:
+    return f"{value / other:.2f}" if row.has_ratio and other > 0 and not math.isnan(value) else "–"
 
 
 def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
