@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.gateway import Gateway
+from tests.e2e.gateway import Gateway, eventually
 
 from .browser import Visit
 
@@ -159,16 +159,17 @@ def test_every_act_works_without_script(gateway: Gateway, browser: Browser) -> N
     assert window.page.get_by_role("alert").text_content() == "The limit must be a number."
     window.page.get_by_label("Limit", exact=True).fill("9")
     window.page.get_by_role("button", name="Save").click()
-    assert window.page.get_by_text("Budget of All traffic set").is_visible()
+    expect(window.page.get_by_text("Budget of All traffic set")).to_be_visible()
 
     window.page.get_by_role("link", name="Edit budget for All traffic").click()
     window.page.get_by_label("Limit", exact=True).fill("8")
     window.page.get_by_role("button", name="Save").click()
-    assert {budget["limit_usd"] for budget in budgets(gateway)} == {20, 8}
+    limits = eventually(lambda: {budget["limit_usd"] for budget in budgets(gateway)}, lambda found: found == {20, 8})
+    assert limits == {20, 8}
 
     window.page.get_by_role("button", name="Remove budget for All traffic").click()
     window.page.get_by_role("button", name="Remove").click()
-    assert window.page.get_by_text("Budget removed").is_visible()
+    expect(window.page.get_by_text("Budget removed")).to_be_visible()
     assert [budget["limit_usd"] for budget in budgets(gateway)] == [20]
     window.close()
 

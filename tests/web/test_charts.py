@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import jinja2
+from playwright.sync_api import expect
 
 from hermes.settings import ROOT
 from hermes.web.dashboard import marks
@@ -55,4 +56,4 @@ def test_a_figure_is_drawn_without_breaking_the_content_policy(visit: Visit) -> 
     assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"] + 1, "the figure keeps to its place"
     assert visit.page.locator(".flow path").count() == 4
     visit.page.locator("#c-table summary").click()
-    assert visit.page.locator("#c-table tbody tr").count() == 24
+    expect(visit.page.locator("#c-table tbody tr")).to_have_count(24)

@@ -64,7 +64,7 @@ def test_a_circuit_is_closed_without_script_too(gateway: Gateway, browser: objec
 
     window.page.locator(OPEN_ROW).get_by_role("button", name="Reset").click()
 
-    assert window.page.get_by_text("Circuit of demo-small closed").is_visible()
+    expect(window.page.get_by_text("Circuit of demo-small closed")).to_be_visible()
     assert window.page.locator(OPEN_ROW).count() == 0
     window.go("/dashboard/circuits")
     assert window.page.get_by_text("Circuit of demo-small closed").count() == 0, "it is said once"

@@ -5,7 +5,7 @@ at each with a ruler.
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.e2e.gateway import Gateway
 
@@ -22,8 +22,8 @@ def test_a_page_reads_without_script(browser: Browser, busy: Gateway, page: Show
     window.page.wait_for_selector(page.ready)
 
     assert window.page.locator("h1").count() == 1
-    assert window.page.get_by_role("link", name="Circuits").first.is_visible()
-    assert not window.page.locator("[data-palette]").is_visible()
+    expect(window.page.get_by_role("link", name="Circuits").first).to_be_visible()
+    expect(window.page.locator("[data-palette]")).to_be_hidden()
     window.close()
 
 
@@ -38,6 +38,7 @@ def test_what_callers_have_sent_is_shown_as_text(signed_in: Visit, page: Shown) 
     assert signed_in.page.locator("[style]").count() == 0 or page.name in CHARTED
 
 
+@pytest.mark.timeout(180)  # every page, with a server of its own
 def test_a_page_that_has_nothing_to_show_is_whole(browser: Browser) -> None:
     gateway = Gateway.start()
     window = Visit(browser, gateway)

@@ -39,9 +39,9 @@ def open_a_circuit(gateway: Gateway) -> None:
 
 def test_signing_in_leads_here_and_without_trouble_it_says_so(visit: Visit) -> None:
     assert visit.page.url.rstrip("/").endswith("/dashboard")
-    assert visit.page.get_by_role("heading", name="Overview").is_visible()
+    expect(visit.page.get_by_role("heading", name="Overview")).to_be_visible()
 
-    assert visit.page.get_by_text("Nothing needs you").is_visible()
+    expect(visit.page.get_by_text("Nothing needs you")).to_be_visible()
 
 
 def test_an_open_circuit_is_told_with_who_carries_its_load_and_closed_from_here(gateway: Gateway, visit: Visit) -> None:
@@ -125,7 +125,7 @@ def test_without_script_circuits_are_closed_all_the_same(gateway: Gateway, brows
 
     window.page.locator("#attention li").filter(has_text=OPEN).get_by_role("button", name="Reset").click()
 
-    assert window.page.get_by_text("Circuit of demo-small closed").is_visible()
+    expect(window.page.get_by_text("Circuit of demo-small closed")).to_be_visible()
     assert window.page.locator("#attention li").filter(has_text=OPEN).count() == 0
     window.close()
 

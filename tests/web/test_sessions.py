@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from playwright.sync_api import expect
+
 from tests.e2e.gateway import Gateway
 
 from .browser import Visit
@@ -64,7 +66,7 @@ def test_the_search_is_in_the_address_and_survives_a_reload(gateway: Gateway, vi
     visit.page.get_by_label("Search sessions").press_sequentially("carla")
     visit.page.locator(f"#session-{other}").wait_for(state="detached")
 
-    assert visit.page.locator(f"#session-{wanted}").is_visible()
+    expect(visit.page.locator(f"#session-{wanted}")).to_be_visible()
     visit.page.wait_for_url(f"**{PAGE}?q=carla")
     visit.page.reload()
     assert visit.page.get_by_label("Search sessions").input_value() == "carla"
@@ -97,7 +99,7 @@ def test_an_open_row_stays_open_and_tells_of_its_turns(gateway: Gateway, visit: 
     with visit.page.expect_response(lambda answer: "/dashboard/ui/sessions" in answer.url):
         begin(gateway, "seven", "gerd")
 
-    assert detail.is_visible()
+    expect(detail).to_be_visible()
     assert f"open={key}" in visit.page.url
     visit.page.locator(f"#link-{key}").click()
     detail.wait_for(state="detached")

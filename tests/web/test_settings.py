@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.gateway import Gateway
+from tests.e2e.gateway import Gateway, eventually
 
 from .browser import Visit
 from .pages import HOSTILE
@@ -74,14 +74,14 @@ def test_the_gateway_is_stopped_only_by_its_name_and_started_again(gateway: Gate
     page.locator("#stop-button").click()
     stop.get_by_label("Type demo to confirm").fill("prod")
     stop.get_by_role("button", name="Stop the gateway").click()
-    assert stop.is_visible(), "the wrong word stops nothing"
+    expect(stop).to_be_visible()  # the wrong word stops nothing
     assert gateway.chat().status == 200
     stop.get_by_label("Type demo to confirm").fill("demo")
     stop.get_by_label("Reason, for the record").fill("INC-42")
     stop.get_by_role("button", name="Stop the gateway").click()
 
     page.get_by_text("The gateway is stopped").wait_for()
-    assert not stop.is_visible()
+    expect(stop).to_be_hidden()
     page.locator("#strip").get_by_text("Gateway stopped").wait_for()
     page.locator("#kill").get_by_text("INC-42").wait_for()
     assert gateway.chat().status == 503
@@ -284,11 +284,12 @@ def test_a_pin_gets_a_target_and_is_removed_without_script(gateway: Gateway, pla
     page.get_by_label("Target").fill("demo-large-b")
     page.get_by_label("Share of calls").fill("0.1")
     page.get_by_role("button", name="Save").click()
-    assert pins(gateway) == {
+    wanted = {
         "model.reasoning": "demo-small",
         "model.reasoning.target": "demo-large-b",
         "model.reasoning.target.sample_rate": "0.1",
     }
+    assert eventually(lambda: pins(gateway), lambda found: found == wanted) == wanted
 
     plain.go(f"{PAGE}?edit=model.reasoning")
     page.get_by_role("button", name="Remove the pin").click()

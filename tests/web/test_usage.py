@@ -31,7 +31,7 @@ def test_a_request_is_found_by_its_id_and_opened(gateway: Gateway, visit: Visit)
     drawer = visit.page.locator("#drawer")
     drawer.get_by_text("why is the sky blue").first.wait_for()
     for section in ("Decision", "Attempts", "Timing", "Policy", "Prompt"):
-        assert drawer.get_by_role("heading", name=section).is_visible()
+        expect(drawer.get_by_role("heading", name=section)).to_be_visible()
     assert visit.page.evaluate("document.activeElement.id") == "drawer"
     assert f"{PAGE}/{answer.request_id}?q=" in visit.page.url
     assert visit.page.locator(f"#row-{answer.request_id}").get_attribute("aria-selected") == "true"
@@ -61,11 +61,11 @@ def test_drawer_and_focus_survive_a_refresh_and_new_rows_wait(gateway: Gateway, 
     visit.page.get_by_role("link", name="1 new").wait_for()
 
     assert visit.page.locator("#rows tr.hit").count() == 1, "rows come when they are asked for"
-    assert visit.page.locator("#drawer.opened").is_visible()
+    expect(visit.page.locator("#drawer.opened")).to_be_visible()
     assert visit.page.evaluate("document.activeElement.id") == "drawer"
     visit.page.get_by_role("link", name="1 new").click()
     expect(visit.page.locator("#rows tr.hit")).to_have_count(2)
-    assert visit.page.locator("#drawer.opened").is_visible()
+    expect(visit.page.locator("#drawer.opened")).to_be_visible()
     visit.page.reload()
     assert visit.page.locator("#drawer").get_attribute("data-request") == first, "the address says what is open"
 
@@ -187,7 +187,7 @@ def test_an_unknown_id_is_a_clear_page(visit: Visit) -> None:
     answer = visit.go(f"{PAGE}/req_nobody")
 
     assert answer.status == 404
-    assert visit.page.get_by_text("no request of this id").is_visible()
+    expect(visit.page.get_by_text("no request of this id")).to_be_visible()
     visit.page.get_by_role("link", name="To the usage log").click()
     visit.page.get_by_role("heading", name="Usage log").wait_for()
     visit.faults.clear()  # the browser itself tells of the 404
@@ -205,8 +205,8 @@ def test_all_of_it_can_be_read_without_script(gateway: Gateway, browser: Browser
 
     assert "without script" in window.page.locator("#drawer #payload").inner_text()
     window.page.get_by_role("link", name="Close", exact=True).click()
-    assert window.page.locator("#rows tr.hit").count() == 1
-    assert not window.page.locator("#drawer").is_visible()
+    expect(window.page.locator("#rows tr.hit")).to_have_count(1)
+    expect(window.page.locator("#drawer")).to_be_hidden()
     window.close()
 
 
@@ -215,10 +215,12 @@ def test_rows_that_are_slow_to_come_have_a_place_held_for_them(gateway: Gateway,
     gateway.usage(1, user_id="jana")
     visit.sign_in(path=PAGE)
     held: list[Route] = []
-    visit.page.route("**/dashboard/ui/usage?*", lambda route: held.append(route))
+    visit.page.route("**/dashboard/ui/usage?*q=jana*", lambda route: held.append(route))
 
     visit.page.get_by_label("Search requests").fill("jana")
     visit.page.locator("#usage-loading .skeleton").first.wait_for()
+    while not held:
+        visit.page.wait_for_timeout(20)
     held[0].continue_()
 
     expect(visit.page.locator("#rows tr.hit")).to_have_count(1)
@@ -245,7 +247,7 @@ def test_the_first_visit_says_how_a_request_gets_here(browser: Browser) -> None:
 
     window.sign_in(path=PAGE)
 
-    assert window.page.get_by_text("No request yet").is_visible()
+    expect(window.page.get_by_text("No request yet")).to_be_visible()
     assert f'base_url="http://127.0.0.1:{fresh.port}/v1"' in window.page.locator("pre.snippet").inner_text()
     assert window.faults == []
     window.close()
@@ -263,8 +265,8 @@ def test_a_log_that_cannot_be_read_says_so_and_the_page_stays(browser: Browser) 
     answer = window.go(PAGE)
 
     assert answer.status == 200
-    assert window.page.get_by_text("The usage log cannot be read at the moment").is_visible()
-    assert window.page.get_by_role("heading", name="Usage log").is_visible()
+    expect(window.page.get_by_text("The usage log cannot be read at the moment")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="Usage log")).to_be_visible()
     window.close()
     broken.stop()
 
