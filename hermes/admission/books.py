@@ -136,6 +136,9 @@ class SetAside:
     ended_s: float | None = None
     """When it has ended and its row was written, in seconds since 1970."""
 
+    known_until_s: float = 0.0
+    """Of one that has ended, on the monotonic clock: until when this process knows of it."""
+
 
 class Books:
     """Makes claims on counters, fills and settles them."""
@@ -149,6 +152,7 @@ class Books:
         new_name: Callable[[], str] = lambda: uuid.uuid4().hex[:12],
         was_counted: Callable[[float, float], bool] = lambda _written_s, _asked_s: True,
         moving_s: float = 0.0,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
@@ -165,6 +169,7 @@ class Books:
         self._being_filled: dict[str, Event] = {}
         self._was_counted = was_counted
         self._moving_s = moving_s
+        self._monotonic = monotonic
         self._under_way: dict[str, set[SetAside]] = {}
         self._ended: dict[str, deque[SetAside]] = {}
 
@@ -203,7 +208,7 @@ class Books:
         if not others:
             del self._under_way[key]
         change = used - aside.amount
-        aside.amount, aside.ended_s = used, self._clock()
+        aside.amount, aside.ended_s, aside.known_until_s = used, self._clock(), self._monotonic() + ENDED_S
         self._remember(aside)
         if self._claim(account, key, filling, change):
             return
@@ -245,8 +250,8 @@ class Books:
 
         It asks the store once for each account that has something under way.
         """
-        since_s = self._clock() - ENDED_S
-        self._ended = {key: ended for key, ended in self._ended.items() if (ended[-1].ended_s or 0.0) >= since_s}
+        now = self._monotonic()
+        self._ended = {key: ended for key, ended in self._ended.items() if ended[-1].known_until_s >= now}
         accounts = {key: next(iter(asides)).account for key, asides in (self._ended | self._under_way).items()}
         for key, account in list(accounts.items())[:RENEWED_MAX]:
             name = self._store.get(f"filled:{key}")
@@ -312,8 +317,8 @@ class Books:
             self._ended.clear()
         ended = self._ended.setdefault(aside.key, deque())
         ended.append(aside)
-        since_s = self._clock() - ENDED_S
-        while (ended[0].ended_s or 0.0) < since_s:
+        now = self._monotonic()
+        while ended[0].known_until_s < now:
             ended.popleft()
 
     def _filled(self, account: Account, key: str, *, may_guess: bool) -> tuple[str, float]:

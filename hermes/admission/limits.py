@@ -92,7 +92,7 @@ class Slot:
     """A place among the requests that a caller may have under way at once."""
 
     def __init__(
-        self, own: dict[Who, set[int]], who: Who, limit: int, lease_s: float, first: int, clock: Callable[[], float]
+        self, own: dict[Who, set[int]], who: Who, limit: int, lease_s: float, first: int, monotonic: Callable[[], float]
     ) -> None:
         """Chooses a slot that this process does not use.
 
@@ -107,7 +107,7 @@ class Slot:
         self._who = who
         self._limit = limit
         self._lease_s = lease_s
-        self._clock = clock
+        self._monotonic = monotonic
         self._numbers = ((first + step) % limit for step in range(limit))
         self._tries_left = SLOT_TRIES
         self._turn_to_next()
@@ -123,7 +123,7 @@ class Slot:
     def granted(self) -> None:
         """The slot is this request's."""
         self._own.setdefault(self._who, set()).add(self._number)
-        self._ends_at = self._clock() + self._lease_s
+        self._ends_at = self._monotonic() + self._lease_s
 
     def settle(self, store: StateStore, usage: Usage | None, cost_nanousd: int | None) -> None:
         """Frees the slot."""
@@ -131,7 +131,7 @@ class Slot:
         own.discard(self._number)
         if not own:
             del self._own[self._who]
-        if self._clock() < self._ends_at:  # else it may be somebody else's by now
+        if self._monotonic() < self._ends_at:  # else it may be somebody else's by now
             store.delete(self._key)
 
     def _turn_to_next(self) -> None:
@@ -153,8 +153,14 @@ class Slot:
 class Limits:
     """Makes the claims of requests; knows this process's slots."""
 
-    def __init__(self, clock: Callable[[], float] = time.time, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
+        self._monotonic = monotonic
         self._rng = rng or random.Random()  # noqa: S311  (spreads processes over the slots, no secret)
         self._own: dict[Who, set[int]] = {}
 
@@ -185,7 +191,7 @@ class Limits:
         """
         lease_s = longest_s + LEASE_MARGIN_S
         return [
-            Slot(self._own, who, limits.concurrent, lease_s, self._rng.randrange(limits.concurrent), self._clock)
+            Slot(self._own, who, limits.concurrent, lease_s, self._rng.randrange(limits.concurrent), self._monotonic)
             for who, limits in _limits(principal, policy)
             if limits.concurrent
         ]

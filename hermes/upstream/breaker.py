@@ -4,8 +4,9 @@
     open ──(recovery_timeout_sec later, for exactly one request)──► half_open
     half_open ──(that probe succeeds)──► closed        half_open ──(it fails)──► open
 
-The state is `broken:ID` (when it opened), `probe:ID` (who may try), and a key for each failure that lives for the
-window, so that it is always the last window that counts. A probe is a claim with a lifetime, so one that never
+The state is `broken:ID` (when it opened), `shut:ID` (the pause until it may be tried), `probe:ID` (who may try), and a
+key for each failure that lives for the window, so that it is always the last window that counts. No moment of the wall
+clock decides anything: that of `broken:ID` is only shown. A probe is a claim with a lifetime, so one that never
 reports back cannot keep an endpoint shut for ever. A request counts once, however often it asked. What says nothing
 about the endpoint's health (the caller's own 4xx, a caller who left) is *undecided*: it only gives a probe back.
 """
@@ -24,6 +25,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from hermes.policy import BreakerPolicy
+from hermes.state.pauses import Pauses
 from hermes.state.store import StateStore, number_of
 from hermes.types import Endpoint
 
@@ -66,6 +68,7 @@ class Breakers:
         self._store = store
         self._changed = changed
         self._clock = clock
+        self._pauses = Pauses(store, clock)
 
     def permit(self, endpoint: Endpoint, policy: BreakerPolicy, lease_s: float) -> Permit | None:
         """Leave for one request to ask the endpoint, or None while it is left alone.
@@ -73,10 +76,9 @@ class Breakers:
         Args:
             lease_s: how long that request may take at most; a probe that has not reported back by then has none.
         """
-        opened_at = number_of(self._store.get(f"broken:{endpoint.id}"))
-        if opened_at is None:
+        if number_of(self._store.get(f"broken:{endpoint.id}")) is None:
             return Permit(self, endpoint, policy, is_probe=False)
-        if opened_at + policy.recovery_timeout_s > self._clock():
+        if self._pauses.left_s(f"shut:{endpoint.id}") > 0:
             return None
         if not self._store.claim(f"probe:{endpoint.id}", max(0.0, lease_s) + PROBE_SPARE_S):
             return None
@@ -89,7 +91,7 @@ class Breakers:
         failures = self._failures(endpoint)
         if opened is None:
             return Circuit(endpoint, "closed", failures, None, 0.0)
-        left = max(0.0, opened + policy.recovery_timeout_s - self._clock())
+        left = self._pauses.left_s(f"shut:{endpoint.id}")
         probing = self._store.get(f"probe:{endpoint.id}") is not None
         failures = max(failures, policy.failure_threshold)  # those that opened it, though their window may be over
         return Circuit(endpoint, "half_open" if probing else "open", failures, opened, left)
@@ -113,7 +115,7 @@ class Breakers:
             self._store.delete(key)
 
     def _close(self, endpoint: Endpoint) -> None:
-        for noun in ("broken", "probe"):
+        for noun in ("broken", "shut", "probe"):
             self._store.delete(f"{noun}:{endpoint.id}")
         self._forget_failures(endpoint)
 
@@ -126,6 +128,7 @@ class Breakers:
         failures = self._failures(endpoint)
         was_open = self._store.get(f"broken:{endpoint.id}") is not None
         if is_probe or (failures >= policy.failure_threshold and not was_open):
+            self._pauses.begin(f"shut:{endpoint.id}", policy.recovery_timeout_s)  # first: nobody may try in between
             self._store.put(f"broken:{endpoint.id}", repr(self._clock()), OPEN_TTL_S)
             self._changed(endpoint, "half_open" if is_probe else "closed", "open", failures)
         if is_probe:

@@ -1,7 +1,7 @@
 """Provider keys in turn: which one is asked, and which ones rest after a 429. Shared by all workers.
 
-A rest is kept as the moment at which it ends, and is only ever lengthened: a late 429 with a short `Retry-After` must
-not wake a key that another answer has put to rest for an hour.
+A rest is only ever lengthened: a late 429 with a short `Retry-After` must not wake a key that another answer has put to
+rest for an hour.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from hermes.state.store import StateStore, number_of
+from hermes.state.pauses import Pauses
+from hermes.state.store import StateStore
 from hermes.types import Endpoint, ProviderKey
 
 DEFAULT_REST_S = 60.0
@@ -22,8 +23,7 @@ class Keyring:
     """Chooses among an endpoint's keys."""
 
     def __init__(self, store: StateStore, clock: Callable[[], float] = time.time) -> None:
-        self._store = store
-        self._clock = clock
+        self._pauses = Pauses(store, clock)
 
     def usable(self, endpoint: Endpoint) -> list[ProviderKey | None]:
         """The keys that do not rest, in order; `[None]` for an endpoint that needs none."""
@@ -34,7 +34,7 @@ class Keyring:
     def rest(self, endpoint: Endpoint, key: ProviderKey | None, seconds: float) -> None:
         """Lets the key rest for at least so long."""
         if seconds > self._rest_left(endpoint, key):
-            self._store.put(_name(endpoint, key), repr(self._clock() + seconds), seconds)
+            self._pauses.begin(_name(endpoint, key), seconds)
 
     def shortest_rest_s(self, endpoint: Endpoint) -> float | None:
         """When the first of the resting keys comes back, in seconds; None where none rests."""
@@ -43,8 +43,7 @@ class Keyring:
         return min(lefts, default=None)
 
     def _rest_left(self, endpoint: Endpoint, key: ProviderKey | None) -> float:
-        until = number_of(self._store.get(_name(endpoint, key)))
-        return 0.0 if until is None else until - self._clock()
+        return self._pauses.left_s(_name(endpoint, key))
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

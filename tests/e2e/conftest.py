@@ -8,8 +8,8 @@ import pytest
 
 from .world import World
 
-collect_ignore = ["runtimes"]
-"""What the clients' tests run by itself, outside of pytest's own process."""
+collect_ignore = ["runtimes", "within"]
+"""What runs outside of pytest's own process: what the clients' tests start, and what is loaded into servers."""
 
 
 @pytest.fixture(scope="module")

@@ -99,6 +99,9 @@ class Bench:
 
     def __init__(self, *budgets: Budget, store: Any = None, **policy: Any) -> None:
         self.now = NOON
+        self.ahead = 0.0
+        """How far the wall clock of budgets was put forward."""
+
         self.store = store if store is not None else CountingStore(lambda: self.now)
         self.log = FakeLog()
         self.directory = Directory(budgets=budgets)
@@ -113,10 +116,16 @@ class Bench:
 
     def restart(self) -> None:
         """Another process: what was only in memory is gone. The store is what it was."""
-        books = Books(self.store, self.log, lambda: self.now, lambda: self.store_is_away)
+        books = Books(
+            self.store,
+            self.log,
+            lambda: self.now + self.ahead,
+            lambda: self.store_is_away,
+            monotonic=lambda: self.now,
+        )
         self.store_is_away = False
         self.budgets = Budgets(books, self.store, FixedPrices(), lambda: self.now)
-        self.limits = Limits(lambda: self.now, random.Random(1))
+        self.limits = Limits(lambda: self.now, random.Random(1), lambda: self.now)
         self.quota = Quota(self.store, self.limits, self.budgets)
 
     def lose_state(self) -> None:

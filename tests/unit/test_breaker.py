@@ -18,8 +18,11 @@ class Bench:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.ahead = 0.0
+        """How far the wall clock was put forward."""
+
         self.changes: list[tuple[str, str, int]] = []
-        self.breakers = Breakers(MemoryStore(lambda: self.now), self._changed, lambda: self.now)
+        self.breakers = Breakers(MemoryStore(lambda: self.now), self._changed, lambda: self.now + self.ahead)
 
     def _changed(self, endpoint: Endpoint, old: str, new: str, failures: int) -> None:
         self.changes.append((old, new, failures))
@@ -66,6 +69,21 @@ def test_what_is_shown_as_ready_is_ready(bench: Bench) -> None:
 
     assert bench.breakers.circuit(ENDPOINT, POLICY).shown()["retry_in_sec"] == 0.1
     assert bench.is_shut
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+def test_it_is_tried_in_time_whatever_the_wall_clock_does(bench: Bench, step_s: float) -> None:
+    bench.fail(3)
+    bench.now += 10
+
+    bench.ahead = step_s
+
+    assert bench.is_shut
+    assert 0 < bench.breakers.circuit(ENDPOINT, POLICY).retry_in_s <= 30
+    bench.now += 20
+    assert bench.breakers.circuit(ENDPOINT, POLICY).retry_in_s == 0
+    bench.permit().succeeded()
+    assert bench.state == "closed"
 
 
 def test_a_success_between_failures_begins_the_count_anew(bench: Bench) -> None:

@@ -463,6 +463,19 @@ def test_what_ended_is_forgotten_when_its_row_is_long_in_the_log() -> None:
     assert not bench.budgets.books._ended
 
 
+def test_a_clock_that_is_set_back_keeps_no_more_of_what_ended() -> None:
+    bench = Bench(a_budget(100_000))
+    bench.finish(bench.ask())
+    bench.ahead -= 3600
+
+    for _ in range(50):
+        bench.now += 1
+        bench.finish(bench.ask())
+
+    (ended,) = bench.budgets.books._ended.values()
+    assert len(ended) <= 6
+
+
 def test_a_process_that_dies_while_it_fills_a_counter_holds_nobody_up_for_long() -> None:
     bench = Bench(a_budget(1000))
     bench.ask()

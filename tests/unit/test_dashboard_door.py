@@ -47,6 +47,26 @@ def test_a_session_ends_when_nobody_does_anything(access: Access, clock: Clock) 
     assert access.recognised(cookie, POLICY, NOBODY) is None
 
 
+@pytest.mark.parametrize("step_s", [3600.0, 13 * 3600.0, -3600.0])
+def test_nobody_is_signed_out_by_the_wall_clock(step_s: float, clock: Clock) -> None:
+    digest, even = KeyDigest(b"a secret of the server"), Clock()
+    access = Access(digest, Authenticator(digest, clock), MemoryStore(even), clock)
+    operator = access.begin("the-admin-key", POLICY, NOBODY)
+
+    clock.now += step_s
+    assert access.recognised(access.cookie(operator, POLICY), POLICY, NOBODY) == operator
+    even.now += IDLE_S - 1
+    clock.now += IDLE_S - 1
+    operator = access.renewed(operator) or operator
+    even.now += IDLE_S - 1
+    clock.now += IDLE_S - 1
+    assert access.recognised(access.cookie(operator, POLICY), POLICY, NOBODY) == operator
+    even.now += 2
+    clock.now += 2
+
+    assert access.recognised(access.cookie(operator, POLICY), POLICY, NOBODY) is None
+
+
 def test_a_session_ends_after_its_longest_time_however_busy_it_is(access: Access, clock: Clock) -> None:
     operator = access.begin("the-admin-key", POLICY, NOBODY)
     ends_at = clock.now + LONGEST_S
@@ -133,6 +153,20 @@ def test_a_few_tries_are_free_and_pauses_double(clock: Clock) -> None:
 
     assert pauses == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE_S, LONGEST_PAUSE_S]
     assert throttle.wait_s("192.0.2.2") == 0.0, "another address is not concerned"
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+def test_nobody_waits_longer_because_of_the_wall_clock(step_s: float, clock: Clock) -> None:
+    even = Clock()
+    throttle = Throttle(MemoryStore(even), clock)
+    for _ in range(FREE_TRIES + 1):
+        throttle.wait_s("192.0.2.1")
+
+    clock.now += step_s
+
+    assert 0 < throttle.wait_s("192.0.2.1") <= LONGEST_PAUSE_S
+    even.now += 1
+    assert throttle.wait_s("192.0.2.1") == 0.0
 
 
 def test_who_has_a_good_key_starts_anew(clock: Clock) -> None:

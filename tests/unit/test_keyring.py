@@ -49,6 +49,21 @@ def test_a_rest_is_only_ever_lengthened(keyring: Keyring, clock: Clock) -> None:
     assert keyring.usable(ENDPOINT) == [B]
 
 
+@pytest.mark.parametrize("step_s", [3600, -3600])
+def test_a_rest_has_its_length_whatever_the_wall_clock_does(step_s: int, clock: Clock) -> None:
+    even = Clock()
+    keyring = Keyring(MemoryStore(even), clock)
+    keyring.rest(ENDPOINT, A, 20)
+    keyring.rest(ENDPOINT, B, 60)
+
+    clock.now += step_s
+
+    assert keyring.usable(ENDPOINT) == []
+    assert 0 < (keyring.shortest_rest_s(ENDPOINT) or 0) <= 20
+    even.now += 20
+    assert keyring.usable(ENDPOINT) == [A]
+
+
 def test_it_is_known_when_the_first_key_is_back(keyring: Keyring) -> None:
     keyring.rest(ENDPOINT, A, 60)
     keyring.rest(ENDPOINT, B, 20)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hermes.admission.limits import Limits
 from hermes.errors import RateLimited
 from hermes.policy import LimitsPolicy
-from hermes.types import RateLimits, Usage
+from hermes.state.store import MemoryStore
+from hermes.types import Principal, RateLimits, Usage
 from tests.unit.quota_bench import NOON, Bench, per_user
 
 UNTIL_NEXT_MINUTE_S = 45
@@ -154,6 +156,20 @@ def test_a_slot_that_outlived_its_time_does_not_free_the_next_ones() -> None:
 
     bench.restart()
     refusal(bench)
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600])
+def test_a_slot_is_given_back_whatever_the_wall_clock_does_meanwhile(step_s: int) -> None:
+    store, wall = MemoryStore(), [1_000_000.0]
+    limits = Limits(lambda: wall[0])
+    (slot,) = limits.slots(Principal(user_id="anna"), per_user(concurrent=1), 60.0)
+    assert store.reserve(slot.claims) is None
+    slot.granted()
+
+    wall[0] += step_s
+    slot.settle(store, None, None)
+
+    assert store.count("slot") == 0
 
 
 def test_a_large_limit_may_be_used_to_the_last() -> None:

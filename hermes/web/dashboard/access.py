@@ -1,9 +1,13 @@
-"""Who has signed in to the dashboard: a signed cookie, and nothing kept on the server but who has signed out.
+"""Who has signed in to the dashboard: a signed cookie, and little kept on the server.
 
 The cookie is signed with a key that is made of the server's secret and the admin key: every worker makes the same, and
 a new admin key ends every session. One that an API key with the scope `admin` has begun ends with that key. A session
 is over when nobody has done anything for half an hour, or twelve hours after it began, or when it was signed out of,
 which the state store knows.
+
+The cookie says by the wall clock when both was, so that sessions outlive a restart. A wall clock that is put forward
+would end them all: so the state store, which counts time evenly, knows too which sessions are young, and its word ends
+nothing, but keeps what it knows.
 """
 
 from __future__ import annotations
@@ -74,7 +78,10 @@ class Access:
         """
         actor = self._auth.require_admin(key, policy, directory)
         now = self._clock()
-        return Operator(actor, secrets.token_hex(16), now, now)
+        operator = Operator(actor, secrets.token_hex(16), now, now)
+        self._store.put(_young(operator), "1", LONGEST_S)
+        self._store.put(_active(operator), "1", IDLE_S)
+        return operator
 
     def cookie(self, operator: Operator, policy: AuthPolicy) -> str:
         """The cookie's value for a session."""
@@ -89,15 +96,17 @@ class Access:
         except (BadSignature, TypeError):
             return None
         now = self._clock()
-        is_over = now - operator.active_at > IDLE_S or now - operator.began_at > LONGEST_S
-        if is_over or not _still_counts(operator.actor, directory, now):
+        if self._is_over(operator, now) or not _still_counts(operator.actor, directory, now):
             return None
         return operator if self._store.get(_signed_out(operator)) is None else None
 
     def renewed(self, operator: Operator) -> Operator | None:
         """The session after an act of its operator, or None where the cookie is still fresh enough."""
         now = self._clock()
-        return replace(operator, active_at=now) if now - operator.active_at >= RENEW_S else None
+        if 0 <= now - operator.active_at < RENEW_S:
+            return None
+        self._store.put(_active(operator), "1", IDLE_S)
+        return replace(operator, active_at=now)
 
     def end(self, operator: Operator) -> None:
         """Signs out: the cookie is worth nothing any more, whoever has a copy of it."""
@@ -115,6 +124,10 @@ class Access:
         """Whether a form has sent back its token."""
         return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.token(name, policy).encode())
 
+    def _is_over(self, operator: Operator, now: float) -> bool:
+        is_idle = now - operator.active_at > IDLE_S and self._store.get(_active(operator)) is None
+        return is_idle or (now - operator.began_at > LONGEST_S and self._store.get(_young(operator)) is None)
+
     def _serializer(self, policy: AuthPolicy) -> URLSafeSerializer:
         return URLSafeSerializer(self._signing_key(policy), salt="hermes-dashboard-session")
 
@@ -129,6 +142,14 @@ def _still_counts(actor: str, directory: Directory, now: float) -> bool:
     key_id = actor.removeprefix(KEY_PREFIX)
     key = next((key for key in directory.keys.values() if key.id == key_id), None)
     return key is not None and "admin" in key.scopes and (key.expires_at is None or key.expires_at > now)
+
+
+def _young(operator: Operator) -> str:
+    return f"session-young:{operator.session}"
+
+
+def _active(operator: Operator) -> str:
+    return f"session-active:{operator.session}"
 
 
 def _signed_out(operator: Operator) -> str:

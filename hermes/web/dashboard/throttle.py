@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from hermes.state.store import StateStore, number_of
+from hermes.state.pauses import Pauses
+from hermes.state.store import StateStore
 
 FREE_TRIES: Final = 5
 FIRST_PAUSE_S: Final = 1.0
@@ -28,7 +29,7 @@ class Throttle:
 
     def __init__(self, store: StateStore, clock: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._clock = clock
+        self._pauses = Pauses(store, clock)
 
     def wait_s(self, address: str) -> float:
         """Counts a try; 0 where it may be made, else how long to wait."""
@@ -40,7 +41,7 @@ class Throttle:
         if tries <= FREE_TRIES:
             return 0.0
         pause_s = min(FIRST_PAUSE_S * 2.0 ** min(tries - FREE_TRIES - 1, 16), LONGEST_PAUSE_S)
-        if self._store.put_new(f"sign-in-pause:{name}", repr(self._clock() + pause_s), pause_s):
+        if self._pauses.begin_new(f"sign-in-pause:{name}", pause_s):
             return 0.0
         return max(self._pause_left_s(name), FIRST_PAUSE_S)
 
@@ -51,8 +52,7 @@ class Throttle:
             self._store.delete(f"{noun}:{name}")
 
     def _pause_left_s(self, name: str) -> float:
-        until = number_of(self._store.get(f"sign-in-pause:{name}"))
-        return 0.0 if until is None else max(0.0, until - self._clock())
+        return self._pauses.left_s(f"sign-in-pause:{name}")
 
 
 def network_of(address: str) -> str:

@@ -1,0 +1,119 @@
+"""What a test does inside of the server that it has started: Python runs this file before anything of the server's.
+
+`HERMES_TEST_CLOCK` names a file with a number, by which the wall clock is moved: `time.time` and `datetime.now`, in
+every process that has this file in its path. `HERMES_TEST_CRASH` names a function and a moment, and a file: while that
+file is there, a process that comes to this moment removes it and is killed with its parent, as by a power cut.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.abc
+import mmap
+import os
+import signal
+import sqlite3  # noqa: F401  (it learns to store the real datetime, before anybody sees the wrong one)
+import struct
+import sys
+import time
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# -- a wall clock that can be moved -----------------------------------------------------------------------
+
+
+def move_clock(path: str) -> None:
+    """From now on the wall clock goes wrong by as many seconds as the file says, which may change at any time."""
+    with open(path, "r+b") as file:
+        moved = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
+    real_time, real_datetime = time.time, datetime.datetime
+
+    def wrong_time() -> float:
+        return real_time() + float(struct.unpack_from("d", moved)[0])
+
+    class Kind(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, real_datetime)
+
+    class WrongDatetime(real_datetime, metaclass=Kind):
+        __slots__ = ()
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            return real_datetime(*args, **kwargs)
+
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return real_datetime.fromtimestamp(wrong_time(), tz)
+
+    time.time = wrong_time
+    time.time_ns = lambda: int(wrong_time() * 1e9)
+    datetime.datetime = WrongDatetime  # type: ignore[misc]
+
+
+# -- moments to die at ------------------------------------------------------------------------------------
+
+
+class Patcher(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Lets a function of one module end the process, as soon as somebody imports that module."""
+
+    def __init__(self, module: str, names: list[str], moment: str, armed: Path, whom: str) -> None:
+        self._module = module
+        self._names = names
+        self._moment = moment
+        self._armed = armed
+        self._whom = whom
+        self._real: Any = None
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Takes the place of the module's loader, once."""
+        if fullname != self._module or self._real is not None:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        assert spec is not None, fullname
+        self._real, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the module's own loader does."""
+        made: ModuleType | None = self._real.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Loads it, then changes the function."""
+        self._real.exec_module(module)
+        owner: Any = module
+        for name in self._names[:-1]:
+            owner = getattr(owner, name)
+        setattr(owner, self._names[-1], self._deadly(getattr(owner, self._names[-1])))
+
+    def _deadly(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def dies(*args: Any, **kwargs: Any) -> Any:
+            if self._moment == "before":
+                self._die()
+            result = function(*args, **kwargs)
+            self._die()
+            return result
+
+        return dies
+
+    def _die(self) -> None:
+        try:
+            self._armed.unlink()
+        except OSError:
+            return
+        if self._whom == "server":
+            os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if clock := os.environ.get("HERMES_TEST_CLOCK"):
+    move_clock(clock)
+if crash := os.environ.get("HERMES_TEST_CRASH"):
+    moment, where, armed, whom = crash.split("|")
+    module, _, names = where.partition(":")
+    sys.meta_path.insert(0, Patcher(module, names.split("."), moment, Path(armed), whom))
