@@ -34,22 +34,24 @@ class WallClock:
         self._path.unlink(missing_ok=True)
 
 
-class CrashPoint:
-    """A moment at which a process that is started with its `env` dies, once it is armed; once for each arming."""
+class CrashPoints:
+    """Moments at which a process that is started with its `env` dies, one for each arming."""
 
-    def __init__(self, moment: Literal["before", "after"], where: str, whom: Literal["server", "command"]) -> None:
+    def __init__(self, whom: Literal["server", "command"], *functions: str) -> None:
         """
         Args:
-            where: a function, as `module:name` or `module:Class.name`.
             whom: a server dies with its master, a command alone.
+            functions: each as `module:name` or `module:Class.name`.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="hermes-crash-")
         self._armed = Path(self._folder.name) / "armed"
-        self.env = {**PATH, "HERMES_TEST_CRASH": f"{moment}|{where}|{self._armed}|{whom}"}
+        self.env = {**PATH, "HERMES_TEST_CRASH": " ".join((whom, str(self._armed), *functions))}
 
-    def arm(self) -> None:
+    def arm(self, moment: Literal["before", "after"], function: str) -> None:
         """From now on the next who comes there dies."""
-        self._armed.touch()
+        unfinished = self._armed.with_suffix(".new")
+        unfinished.write_text(f"{moment} {function}", encoding="utf-8")
+        unfinished.rename(self._armed)
 
     @property
     def was_met(self) -> bool:

@@ -1,8 +1,9 @@
 """What a test does inside of the server that it has started: Python runs this file before anything of the server's.
 
 `HERMES_TEST_CLOCK` names a file with a number, by which the wall clock is moved: `time.time` and `datetime.now`, in
-every process that has this file in its path. `HERMES_TEST_CRASH` names a function and a moment, and a file: while that
-file is there, a process that comes to this moment removes it and is killed with its parent, as by a power cut.
+every process that has this file in its path. `HERMES_TEST_CRASH` names a file and functions, as `module:name` or
+`module:Class.name`. While the file says `before` or `after` and one of them, the process that comes to that moment
+removes the file and is killed, a server with its master, as by a power cut.
 """
 
 from __future__ import annotations
@@ -58,12 +59,11 @@ def move_clock(path: str) -> None:
 
 
 class Patcher(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Lets a function of one module end the process, as soon as somebody imports that module."""
+    """Lets functions of one module end the process, as soon as somebody imports that module."""
 
-    def __init__(self, module: str, names: list[str], moment: str, armed: Path, whom: str) -> None:
+    def __init__(self, module: str, functions: list[str], armed: Path, whom: str) -> None:
         self._module = module
-        self._names = names
-        self._moment = moment
+        self._functions = functions
         self._armed = armed
         self._whom = whom
         self._real: Any = None
@@ -83,26 +83,27 @@ class Patcher(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return made
 
     def exec_module(self, module: ModuleType) -> None:
-        """Loads it, then changes the function."""
+        """Loads it, then changes the functions."""
         self._real.exec_module(module)
-        owner: Any = module
-        for name in self._names[:-1]:
-            owner = getattr(owner, name)
-        setattr(owner, self._names[-1], self._deadly(getattr(owner, self._names[-1])))
+        for function in self._functions:
+            *owners, name = function.split(".")
+            owner = functools.reduce(getattr, owners, module)
+            setattr(owner, name, self._deadly(getattr(owner, name), f"{self._module}:{function}"))
 
-    def _deadly(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _deadly(self, function: Callable[..., Any], where: str) -> Callable[..., Any]:
         @functools.wraps(function)
         def dies(*args: Any, **kwargs: Any) -> Any:
-            if self._moment == "before":
-                self._die()
+            self._die_at(f"before {where}")
             result = function(*args, **kwargs)
-            self._die()
+            self._die_at(f"after {where}")
             return result
 
         return dies
 
-    def _die(self) -> None:
+    def _die_at(self, moment: str) -> None:
         try:
+            if self._armed.read_text(encoding="utf-8") != moment:
+                return
             self._armed.unlink()
         except OSError:
             return
@@ -111,9 +112,17 @@ class Patcher(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def let_die(whom: str, armed: str, functions: list[str]) -> None:
+    """At each function a process may die, before or after it, when the file `armed` says so."""
+    by_module: dict[str, list[str]] = {}
+    for function in functions:
+        module, _, name = function.partition(":")
+        by_module.setdefault(module, []).append(name)
+    sys.meta_path[:0] = [Patcher(module, names, Path(armed), whom) for module, names in by_module.items()]
+
+
 if clock := os.environ.get("HERMES_TEST_CLOCK"):
     move_clock(clock)
 if crash := os.environ.get("HERMES_TEST_CRASH"):
-    moment, where, armed, whom = crash.split("|")
-    module, _, names = where.partition(":")
-    sys.meta_path.insert(0, Patcher(module, names.split("."), moment, Path(armed), whom))
+    whom, armed, *functions = crash.split()
+    let_die(whom, armed, functions)
