@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -122,6 +124,32 @@ def test_a_database_that_is_newer_than_the_code_is_refused(database_url: str, tm
 
     with pytest.raises(StartRefused, match=r"newer Hermes.*0999_from_the_future.*restore a backup"):
         migrate(database_url, MIGRATIONS)
+
+
+def test_a_process_that_is_killed_while_it_migrates_leaves_what_the_next_one_completes(
+    database_url: str, tmp_path: Path
+) -> None:
+    newer = tmp_path / "newer"
+    shutil.copytree(MIGRATIONS, newer)
+    (newer / "0999_halves.py").write_text(
+        "import os\n"
+        "def up(migrator, db):\n"
+        "    db.execute_sql('CREATE TABLE half (id integer)')\n"
+        "    if 'DIES_HERE' in os.environ:\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "    db.execute_sql('CREATE TABLE other_half (id integer)')\n"
+    )
+    program = "import sys, pathlib, hermes.storage.db as db; db.migrate(sys.argv[1], pathlib.Path(sys.argv[2]))"
+    command = [sys.executable, "-c", program, database_url, str(newer)]
+
+    victim = subprocess.run(command, cwd=ROOT, env={**os.environ, "DIES_HERE": "1"}, check=False)
+    migrate(database_url, newer)
+
+    assert victim.returncode == -signal.SIGKILL
+    database = Database.open(database_url)
+    assert {"half", "other_half"} <= set(database.read(lambda: UsageRow._meta.database.get_tables()))
+    assert UsageRepository(database).find(UsageFilter()) == []
+    database.close()
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(database_url: str, tmp_path: Path) -> None:

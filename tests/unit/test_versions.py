@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from hermes.policy import SurrogatePolicy
 from hermes.routing.surrogates import STARTER, Surrogates
 from hermes.routing.versions import VersionRefused, Versions
+from hermes.settings import ROOT
 
 NAMES = [f"2026051{day}T000000Z-abcdef" for day in range(8)]
 
@@ -52,6 +56,49 @@ def test_what_fails_its_check_leaves_nothing(versions: Versions) -> None:
         versions.add(NAMES[0], copied, check)
 
     assert list(versions.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("dies", "current"),
+    [
+        pytest.param("while a version is written", NAMES[0], id="while a version is written"),
+        pytest.param("before the pointer is replaced", NAMES[0], id="before the pointer is replaced"),
+        pytest.param("after the pointer is replaced", NAMES[1], id="after the pointer is replaced"),
+    ],
+)
+def test_a_process_that_is_killed_leaves_a_whole_version_in_force(versions: Versions, dies: str, current: str) -> None:
+    add(versions, NAMES[0])
+    program = (
+        "import os, shutil, signal, sys\n"
+        "from pathlib import Path\n"
+        "from hermes.routing.surrogates import STARTER\n"
+        "from hermes.routing.versions import Versions\n"
+        "folder, name, dies = sys.argv[1:]\n"
+        "def die(moment):\n"
+        "    if moment == dies:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def write(directory):\n"
+        "    shutil.copy(STARTER / 'manifest.json', directory)\n"
+        "    die('while a version is written')\n"
+        "    shutil.copytree(STARTER, directory, dirs_exist_ok=True)\n"
+        "def replace(old, new, real=os.replace):\n"
+        "    die('before the pointer is replaced')\n"
+        "    real(old, new)\n"
+        "    die('after the pointer is replaced')\n"
+        "os.replace = replace\n"
+        "versions = Versions(Path(folder))\n"
+        "versions.put_in_force(versions.add(name, write, lambda directory: None))\n"
+    )
+
+    victim = subprocess.run(
+        [sys.executable, "-c", program, str(versions.folder), NAMES[1], dies], cwd=ROOT, check=False
+    )
+
+    assert victim.returncode == -signal.SIGKILL
+    assert versions.current() == current
+    assert (versions.folder / current / "manifest.json").read_bytes() == (STARTER / "manifest.json").read_bytes()
+    add(versions, NAMES[2])
+    assert versions.current() == NAMES[2]
 
 
 def test_two_of_one_name_are_two(versions: Versions) -> None:
