@@ -197,11 +197,13 @@ class Overloaded(HermesError):
 
     status, code = 503, "overloaded"
 
-    def __init__(self, *, retry_after_s: float) -> None:
-        super().__init__(
-            "More requests come than can be answered at the moment; come again after Retry-After.",
-            retry_after_s=retry_after_s,
-        )
+    def __init__(
+        self,
+        message: str = "More requests come than can be answered at the moment; come again after Retry-After.",
+        *,
+        retry_after_s: float,
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
 
 
 class DeadlineExceeded(UpstreamFailed):

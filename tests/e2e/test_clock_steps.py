@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
-from html import unescape
-from urllib.parse import urlencode
 
 import pytest
 
-from .client import Answer
-from .gateway import ADMIN_KEY, eventually, new_user
+from .dashboard import signed_in
+from .gateway import eventually, new_user
 from .inside import WallClock
 from .load import Load
 from .replies import answer, chat, error, stream
@@ -125,13 +122,7 @@ def test_a_key_that_rests_goes_on_resting_for_what_it_was_told(world: World, clo
 @pytest.mark.parametrize("step_s", STEPS)
 def test_nobody_is_signed_out_and_nobody_kept_out(world: World, clock: WallClock, step_s: float) -> None:
     gateway = world.gateway
-    form = gateway.request("GET", "/dashboard/sign-in", HTML)
-    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form.body.decode()))
-    sent = urlencode({**{name: unescape(value) for name, value in fields.items()}, "key": ADMIN_KEY}).encode()
-    kinds = {**HTML, "Content-Type": "application/x-www-form-urlencoded", "Cookie": cookies(form)}
-    signed_in = gateway.request("POST", "/dashboard/sign-in", kinds, sent)
-    assert signed_in.status == 303, signed_in.body
-    session = {**HTML, "Cookie": cookies(signed_in)}
+    session = signed_in(gateway)
 
     clock.move(step_s)
 
@@ -196,15 +187,6 @@ def test_a_drain_has_its_time_whatever_the_clock_does(world: World, clock: WallC
     assert (got.text, got.done_count, got.problem) == ("".join(WORDS), 1, None)
     assert world.gateway.wait_exit() == 0
     world.gateway.spawn()
-
-
-HTML = {"Accept": "text/html"}
-
-
-def cookies(found: Answer) -> str:
-    """What a browser sends back."""
-    given = [value.partition(";")[0] for name, value in found.pairs if name.lower() == "set-cookie"]
-    return "; ".join(given)
 
 
 def passed(load: Load) -> int:

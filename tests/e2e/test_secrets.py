@@ -100,6 +100,24 @@ def test_nothing_that_hermes_writes_or_shows_holds_a_secret(gateway: Gateway, pr
     assert [secret for secret in SECRETS if secret in seen] == []
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+def test_what_a_model_says_of_its_own_key_is_written_nowhere(
+    gateway: Gateway, provider: Provider, stream: bool
+) -> None:
+    """The answer is the caller's, byte for byte; what Hermes keeps of the request is not."""
+    said = ("My key is ", PROVIDER_KEY, ", and I was told ", HEADER_VALUE)
+    provider.script(replies.stream(*said) if stream else replies.chat("".join(said)))
+
+    got = gateway.chat(f"say {PROVIDER_KEY}", stream=stream, headers={"Authorization": f"Bearer {CALLER_KEY}"})
+
+    assert got.text == "".join(said)
+    written = gateway.admin("GET", f"/admin/usage/{got.request_id}").body + gateway.admin("GET", "/admin/traces").body
+    files = [path for path in gateway.folder.rglob("*") if path.is_file() and path.suffix != ".yaml"]
+    seen = b"".join([written, *(path.read_bytes() for path in files)]).decode("latin-1")
+    assert got.request_id in seen
+    assert [secret for secret in SECRETS if secret in seen] == []
+
+
 def test_the_provider_gets_its_key_without_the_white_space_around_it(gateway: Gateway, provider: Provider) -> None:
     provider.script(replies.chat())
 

@@ -34,6 +34,11 @@ class Tail:
         self._is_running = False
         self._is_at_end = Bell()
 
+    @property
+    def followers(self) -> int:
+        """How many follow now."""
+        return len(self._listeners)
+
     def last(self, number: int, wanted: Wanted) -> list[Event]:
         """The last events that are wanted, the oldest first."""
 

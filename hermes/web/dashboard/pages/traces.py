@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -11,11 +12,13 @@ from urllib.parse import urlencode
 import orjson
 from flask import Blueprint, Response, request
 
+from hermes.errors import Overloaded
 from hermes.observe.trace import utc_ms
+from hermes.observe.tracefiles import Event
 from hermes.observe.tracewords import plain
 from hermes.web.dashboard.site import Site
 from hermes.web.dashboard.tail import Tail
-from hermes.web.dashboard.views.traces import EVENTS, ROWS, Wanted, lines_of
+from hermes.web.dashboard.views.traces import EVENTS, ROWS, Wanted, line_of, lines_of
 
 PAGE: Final = "/dashboard/traces"
 BEAT_S: Final = 1.0
@@ -24,13 +27,19 @@ BEAT_S: Final = 1.0
 STREAM_S: Final = 300.0
 """After this the browser connects anew, and the session is looked at again."""
 
+MOST_FOLLOWERS: Final = 100
+"""Streams of one worker. Each is looked through for every event, which completions must not wait for."""
+
+RETRY_AFTER_S: Final = 30.0
 LINES_AT_ONCE: Final = 60
+ROWS_KEPT: Final = 2048
 FILE_LINES: Final = 20_000
 
 
 def add_routes(bp: Blueprint, site: Site) -> None:
     """`/dashboard/traces` and what belongs to it."""
     tail = Tail(Path(site.hermes.settings.trace_log_dir))
+    rows = Rows(lambda event: site.frame.text("_trace_rows.html", lines=[line_of(event)], is_new=True))
 
     def values(wanted: Wanted) -> dict[str, Any]:
         found = tail.last(ROWS, wanted.fits)
@@ -56,9 +65,14 @@ def add_routes(bp: Blueprint, site: Site) -> None:
 
     @bp.get("/dashboard/ui/traces/stream")
     def stream() -> Response:
+        if tail.followers >= MOST_FOLLOWERS:
+            raise Overloaded(
+                f"{MOST_FOLLOWERS} pages follow the traces already; this one shows what is new when one is closed.",
+                retry_after_s=RETRY_AFTER_S,
+            )
         wanted = Wanted.parse(request.args)
         after = request.headers.get("Last-Event-ID") or request.args.get("after", "")
-        response = Response(_messages(site, tail, wanted, after), mimetype="text/event-stream")
+        response = Response(_messages(site, tail, rows, wanted, after), mimetype="text/event-stream")
         response.headers["X-Accel-Buffering"] = "no"
         return response
 
@@ -80,7 +94,28 @@ def address(wanted: Wanted, path: str = PAGE, **changes: Any) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _messages(site: Site, tail: Tail, wanted: Wanted, after: str) -> Iterator[bytes]:
+class Rows:
+    """The rows of events as a stream has them, each rendered once for all who follow."""
+
+    def __init__(self, render: Callable[[Event], str]) -> None:
+        @lru_cache(maxsize=ROWS_KEPT)
+        def row(event: bytes) -> bytes:
+            lines = render(orjson.loads(event)).encode().splitlines()
+            return b"".join(b"data: " + line + b"\n" for line in lines if line.strip())
+
+        self._row = row
+
+    def message(self, events: Sequence[Event]) -> bytes:
+        """One message with all of them, the newest on top, named by its time.
+
+        Args:
+            events: the oldest first; at least one.
+        """
+        name = f"id: {plain(events[-1].get('ts'))}\n".encode()
+        return name + b"".join(self._row(orjson.dumps(event)) for event in reversed(events)) + b"\n"
+
+
+def _messages(site: Site, tail: Tail, rows: Rows, wanted: Wanted, after: str) -> Iterator[bytes]:
     """
     Args:
         after: the time of the last event that the page shows; also each message's name, for a stream that broke.
@@ -89,9 +124,4 @@ def _messages(site: Site, tail: Tail, wanted: Wanted, after: str) -> Iterator[by
         if site.hermes.is_draining:
             return
         fitting = [event for event in events if wanted.fits(event)][-LINES_AT_ONCE:]
-        if not fitting:
-            yield b": still here\n\n"
-            continue
-        rows = site.frame.text("_trace_rows.html", lines=lines_of(reversed(fitting)), is_new=True)
-        name = f"id: {plain(fitting[-1].get('ts'))}\n".encode()
-        yield name + b"".join(b"data: " + line + b"\n" for line in rows.encode().splitlines() if line.strip()) + b"\n"
+        yield rows.message(fitting) if fitting else b": still here\n\n"
