@@ -11,6 +11,7 @@ uses is closed soon after it is too old (`close_stale`), so that neither side ho
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import ssl
@@ -25,6 +26,7 @@ import gevent
 from gevent import monkey
 
 from hermes import __version__
+from hermes.errors import Overloaded
 from hermes.types import Allowance, Endpoint
 from hermes.upstream import gate
 from hermes.upstream.lifeline import Lifeline
@@ -35,6 +37,7 @@ IDLE_PLAIN_S = 4.0
 
 IDLE_TLS_S = 30.0
 MAX_IDLE_PER_HOST = 256
+NO_SOCKET_RETRY_S = 1.0
 
 
 look_at_once = monkey.get_original("select", "poll")
@@ -171,7 +174,7 @@ class Transport:
             left = until - self._clock()
             if left <= 0:
                 raise NotSent("the connection timed out")
-            sock = socket.socket(family, kind, protocol)
+            sock = _socket(family, kind, protocol)
             try:
                 sock.settimeout(left)
                 with lifeline:
@@ -205,6 +208,23 @@ class Transport:
         """The handshake, bounded as a whole: each of its reads would begin the socket's own timeout anew."""
         with gevent.Timeout(max(0.001, until - self._clock()), TimeoutError), lifeline:
             return self._tls.wrap_socket(sock, server_hostname=target.host)
+
+
+def _socket(family: int, kind: int, protocol: int) -> socket.socket:
+    """A socket.
+
+    Raises:
+        Overloaded: this process may open no more; that is no fault of the endpoint's.
+    """
+    try:
+        return socket.socket(family, kind, protocol)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise Overloaded(
+            "This server has as many connections open as it may have; come again after Retry-After.",
+            retry_after_s=NO_SOCKET_RETRY_S,
+        ) from None
 
 
 def _head(target: Target, headers: Mapping[str, str], length: int) -> bytes:

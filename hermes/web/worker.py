@@ -7,6 +7,7 @@ that it loads nothing of the application.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -67,6 +68,9 @@ TURN_REQUESTS: Final = 8
 """After so many requests on one connection the others have a turn: one that sends without waiting for answers is never
 waited for."""
 
+OUTSIDE_S: Final = 0.1
+TELLS_EVERY_S: Final = 10.0
+
 OURS: Final = (http.InvalidResponseHeader, http.InvalidResponseHeaderName, http.ConfigurationProblem)
 """What gunicorn has among the faults of requests, and is none."""
 
@@ -115,6 +119,25 @@ class CallersListener(StreamServer):  # type: ignore[misc]  # gevent has no type
         self._max_accept = TAKES_SHARED if wanted == 1 else TAKES
 
     _max_accept = TAKES
+    _told_at = float("-inf")
+
+    def do_read(self) -> Any:
+        """A caller. Where no more files may be opened they wait outside for a moment, and the log says so."""
+        try:
+            return super().do_read()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            if time.monotonic() - self._told_at >= TELLS_EVERY_S:
+                self._told_at = time.monotonic()
+                log.warning("Callers have to wait outside: %s. Raise the limit (ulimit -n).", error.strerror)
+            self.stop_accepting()
+            gevent.spawn_later(OUTSIDE_S, self._take_again)
+            return None
+
+    def _take_again(self) -> None:
+        if self.started:
+            self.start_accepting()
 
 
 ggevent.StreamServer = CallersListener
