@@ -10,9 +10,10 @@ import gevent
 from hermes import bootstrap
 from hermes.background import Loops
 from hermes.errors import ConfigurationInvalid, DatabaseUnavailable, DatabaseUnreachable, StartRefused
-from hermes.settings import Settings
+from hermes.settings import Settings, origins_of
 from hermes.web.application import create_app
 from hermes.web.dashboard.frame import compile_templates
+from hermes.web.overload import TurnAway
 from hermes.web.worker import DATABASE_AWAY, REFUSED
 
 DRAIN_EVERY_S = 0.25
@@ -48,6 +49,7 @@ except StartRefused as refused:
     sys.exit(REFUSED)
 
 app = create_app(hermes)
+turn_away = TurnAway(hermes.crowd, origins_of(hermes.settings.cors_origins))
 gevent.spawn(hermes.crowd.watch)
 loops = Loops()
 loops.every(DRAIN_EVERY_S, hermes.drain.run_once, "drain")

@@ -2,11 +2,12 @@
 
 Everything runs on one event loop. Requests that come while it is busy are found when it comes round, all of them at
 once; the more of them it begins, the later it comes round again, and finds still more. So only so many are begun each
-time it comes round, which it always has the time for, and the others are told to come again, at the cost of reading
-their heads. Nothing is measured that another process on the machine could disturb: whatever a request costs, as many
-are begun as there are rounds for. What was not used before is saved up, so that a burst out of nothing is no crowd.
-Neither are a few hundred callers who wait for their answers before they ask again: they are always the same number,
-however fast their providers answer, and wait a fraction of a second for each other.
+time it comes round, which it always has the time for; as many again may be let in, and the others are told to come
+again, at the cost of reading their heads. Nothing is measured that another process on the machine could disturb:
+whatever a request costs, as many are begun as there are rounds for. What was not used before is saved up, so that a
+burst out of nothing is no crowd: it waits for its turns. Neither are a few hundred callers who wait for their answers
+before they ask again: they are always the same number, however fast their providers answer, and wait a fraction of a
+second for each other.
 
 What nobody waits for is put off while anybody is turned away: exports, and what pages ask for by themselves. What tells
 operators how it is, and lets them do something about it, is never refused.
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 
 import gevent
+from gevent.lock import Semaphore
 
 from hermes.errors import Overloaded
 
@@ -60,7 +62,7 @@ class Crowd:
     def __init__(
         self,
         in_flight: Callable[[], int],
-        on_turned_away: Callable[[], None] = lambda: None,
+        on_turned_away: Callable[[int], None] = lambda _: None,
         *,
         most: int = MOST_AT_ONCE,
         rng: random.Random | None = None,
@@ -72,9 +74,11 @@ class Crowd:
         self._rng = rng or random.Random()  # noqa: S311  (no secret)
         self._clock = clock
         self._room = BURST
+        self._turns = Semaphore(int(A_ROUND))
+        self._waiting = 0
         self._late_s = 0.0
         self._last_turned_away = self._told_at = float("-inf")
-        self._untold = 0
+        self._uncounted = self._untold = 0
 
     def let_in(self) -> None:
         """Lets a request pass.
@@ -82,12 +86,28 @@ class Crowd:
         Raises:
             Overloaded: it would make the others wait.
         """
-        in_flight = self._in_flight()
-        is_few = in_flight < FEW and self._late_s <= FEW_LATE_S
-        if in_flight >= self._most or (self._room < 1 and not is_few):
-            self._last_turned_away = self._clock()
-            self._turn_away()
+        if self.is_full():
+            raise Overloaded(retry_after_s=self.turn_away())
         self._room = max(0.0, self._room - 1)
+
+    def is_full(self) -> bool:
+        """Whether one more request would make the others wait."""
+        in_flight = self._in_flight() + self._waiting
+        is_few = in_flight < FEW and self._late_s <= FEW_LATE_S
+        return in_flight >= self._most or (self._room < 1 and not is_few)
+
+    def wait_for_turn(self) -> None:
+        """Waits until a round has the time to begin one more, so that the next comes round soon."""
+        self._waiting += 1
+        try:
+            self._turns.acquire()
+        finally:
+            self._waiting -= 1
+
+    def turn_away(self) -> float:
+        """Counts a request that came when it was full; after so many seconds it may come again."""
+        self._last_turned_away = self._clock()
+        return self._come_again()
 
     def let_in_later(self) -> None:
         """Lets something pass that nobody waits for.
@@ -96,7 +116,7 @@ class Crowd:
             Overloaded: requests were turned away a moment ago, so it shall come again in a while.
         """
         if self.is_crowded():
-            self._turn_away()
+            raise Overloaded(retry_after_s=self._come_again())
 
     def is_crowded(self) -> bool:
         """Whether requests are turned away."""
@@ -106,7 +126,13 @@ class Crowd:
         """The event loop has come round, so much later than it should have."""
         self._late_s = late_s
         more = max(LEAST, A_ROUND * min(1.0, LATE_S / late_s)) if late_s else A_ROUND
-        self._room = min(BURST, self._room + more)
+        if self._waiting < FEW:  # else a burst would be a queue that never gets shorter
+            self._room = min(BURST, self._room + more)
+        for _ in range(int(more) - self._turns.counter):
+            self._turns.release()
+        if self._uncounted:
+            self._on_turned_away(self._uncounted)
+            self._untold, self._uncounted = self._untold + self._uncounted, 0
 
     def watch(self) -> None:
         """Looks at the event loop for ever; for a greenlet of its own."""
@@ -116,10 +142,9 @@ class Crowd:
             self.come_round(max(0.0, self._clock() - due))
             self._tell()
 
-    def _turn_away(self) -> None:
-        self._on_turned_away()
-        self._untold += 1
-        raise Overloaded(retry_after_s=RETRY_AFTER_S + self._rng.random() * RETRY_SPREAD_S)
+    def _come_again(self) -> float:
+        self._uncounted += 1
+        return RETRY_AFTER_S + self._rng.random() * RETRY_SPREAD_S
 
     def _tell(self) -> None:
         if self._untold and self._clock() - self._told_at >= TELLS_EVERY_S:

@@ -133,9 +133,9 @@ class Metrics:
         """A request has begun that must leave a row."""
         self._ledger_requests.inc()
 
-    def turned_away(self) -> None:
-        """A request was refused, as more came than could be done."""
-        self._turned_away.inc()
+    def turned_away(self, requests: int) -> None:
+        """So many requests were refused, as more came than could be done."""
+        self._turned_away.inc(requests)
 
     def moved(self, rows: int, rejected: int) -> None:
         """So many rows were moved from the spool to the database, and so many it can never store."""

@@ -18,7 +18,9 @@ import ssl
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import certifi
@@ -40,6 +42,7 @@ MAX_IDLE_PER_HOST = 256
 NO_SOCKET_RETRY_S = 1.0
 
 
+read_number = monkey.get_original("socket", "getaddrinfo")
 look_at_once = monkey.get_original("select", "poll")
 """The system's own poll: gevent's would go round the event loop."""
 
@@ -196,8 +199,10 @@ class Transport:
         self, target: Target, until: float, lifeline: Lifeline
     ) -> list[tuple[int, int, int, tuple[str, int]]]:
         try:
-            with gevent.Timeout(max(0.001, until - self._clock()), TimeoutError), lifeline:
-                found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            found = _of_number(target.host, target.port)
+            if not found:
+                with gevent.Timeout(max(0.001, until - self._clock()), TimeoutError), lifeline:
+                    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         except TimeoutError:
             raise NotSent("the name of the host could not be looked up in time") from None
         except OSError as error:
@@ -240,6 +245,15 @@ def _head(target: Target, headers: Mapping[str, str], length: int) -> bytes:
         b"Content-Length: %d\r\n\r\n" % length,
     ]
     return b"\r\n".join(lines)
+
+
+def _of_number(host: str, port: int) -> list[Any]:
+    """As `getaddrinfo` of a host that is written as an address; empty where it is a name. gevent asks one of its ten
+    threads, which on a busy event loop takes as long as several requests.
+    """
+    with suppress(socket.gaierror):
+        return list(read_number(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+    return []
 
 
 def _is_readable(sock: socket.socket) -> bool:

@@ -50,9 +50,8 @@ def create_app(hermes: Hermes) -> Flask:
     app.register_blueprint(admin_api.blueprint(hermes, door, classifier_page))
     app.register_blueprint(assets.blueprint(files))
     app.register_blueprint(openapi.blueprint())
-    origins = origins_of(hermes.settings.cors_origins)
     # In the order in which a request passes them: entrance, CORS, hot routes, Flask.
-    app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins))  # type: ignore[method-assign]
+    app.wsgi_app = Entrance(Cors(HotRoutes(app.wsgi_app, hermes), origins_of(hermes.settings.cors_origins)))  # type: ignore[method-assign]
     return app
 
 

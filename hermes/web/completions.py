@@ -63,7 +63,9 @@ class HotRoutes:
     ) -> tuple[int, list[tuple[str, str]], Iterable[bytes]]:
         try:
             self._hermes.crowd.let_in()
-            reply = serve(self._call(environ, route, request_id))
+            call = self._call(environ, route, request_id)
+            self._hermes.crowd.wait_for_turn()
+            reply = serve(call)
         except ClientGone:
             return answers.CLIENT_CLOSED_REQUEST, [], []
         except HermesError as error:

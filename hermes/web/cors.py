@@ -38,13 +38,12 @@ class Cors:
 
     def __init__(self, app: WsgiApp, origins: Iterable[str]) -> None:
         self._app = app
-        self._origins = frozenset(origins)
-        self._anybody = "*" in self._origins
+        self._allowed = Allowed(origins)
 
     def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
         if not environ["PATH_INFO"].startswith("/v1/"):
             return self._app(environ, start_response)
-        headers = self._headers(environ.get("HTTP_ORIGIN", ""))
+        headers = self._allowed.headers(environ.get("HTTP_ORIGIN", ""))
         if environ["REQUEST_METHOD"] == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ:
             asked = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
             start_response("204 No Content", [*headers, *_preflight(asked)])
@@ -55,7 +54,16 @@ class Cors:
 
         return self._app(environ, start)
 
-    def _headers(self, origin: str) -> list[tuple[str, str]]:
+
+class Allowed:
+    """The origins whose pages may read what `/v1` answers."""
+
+    def __init__(self, origins: Iterable[str]) -> None:
+        self._origins = frozenset(origins)
+        self._anybody = "*" in self._origins
+
+    def headers(self, origin: str) -> list[tuple[str, str]]:
+        """What an answer of `/v1` says to a page of this origin; `""`: to whatever is no page."""
         if self._anybody:
             return [("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", EXPOSED)]
         if origin in self._origins:

@@ -14,7 +14,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from types import FrameType, TracebackType
@@ -70,6 +70,8 @@ waited for."""
 
 OUTSIDE_S: Final = 0.1
 TELLS_EVERY_S: Final = 10.0
+SAME_WAIT_S: Final = 10.0
+"""So long a connection's wait goes on over requests that are refused, before it is bounded anew."""
 
 OURS: Final = (http.InvalidResponseHeader, http.InvalidResponseHeaderName, http.ConfigurationProblem)
 """What gunicorn has among the faults of requests, and is none."""
@@ -102,6 +104,12 @@ class ClientSocket(gevent.socket.socket):  # type: ignore[misc]  # gevent has no
         sent = self.send(data, flags)
         if sent < len(data):
             super().sendall(memoryview(data)[sent:], flags)
+
+    def wait(self) -> None:
+        """Waits for something to read, and lets the others have their turn in any case. Where nothing can be there yet,
+        that costs less than to look first.
+        """
+        self._wait(self._read_event)
 
 
 class CallersListener(StreamServer):  # type: ignore[misc]  # gevent has no types
@@ -157,7 +165,30 @@ ggevent.time = arbiter.time = EvenTime()
 
 
 class CallersRequest(Request):  # type: ignore[misc]  # gunicorn has no types
-    """A request's head. Whether its sender is a trusted proxy is worked out once a host, not for every request."""
+    """A request's head. Whether its sender is a trusted proxy is worked out once a host, not for every request.
+
+    What comes in a crowd is refused before it is a request at all, as gunicorn's objects would cost more than to refuse
+    it.
+    """
+
+    refusal: Callable[[bytearray, float], bytes | None] = staticmethod(lambda *_: None)
+    """The worker's: what is answered at once to these bytes, read after a wait that began at this moment."""
+
+    def read_into(self, unreader: Any, buf: bytearray, stop: bool = False) -> None:
+        """Reads on; `stop`: a next request from its beginning."""
+        sock = unreader.sock
+        if not stop or type(sock) is not ClientSocket:
+            super().read_into(unreader, buf, stop)
+            return
+        began = time.monotonic()
+        if self.req_number == 1:
+            sock.wait()  # gevent begins fifty connections a round, and sees all that there is to read
+        super().read_into(unreader, buf, stop)
+        while refusal := self.refusal(buf, began):
+            sock.sendall(refusal)
+            buf.clear()
+            sock.wait()
+            super().read_into(unreader, buf, stop)
 
     def _peer_is_trusted_proxy(self) -> bool:
         return not isinstance(self.peer_addr, tuple) or _is_trusted(self.cfg, self.peer_addr[0])
@@ -190,6 +221,9 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self._known: set[Any] = set()
         """Greenlets whose connection has had a request."""
 
+        self._turn_away: Callable[[bytearray], bytes | None] = lambda _: None
+        """The application's: what is told to a request that there is no room for, by its bytes."""
+
     def load_wsgi(self) -> None:
         """Loads the application. One that takes the place of another waits for a database that is away, by being
         started again: the server must not end because a worker has died meanwhile.
@@ -203,6 +237,9 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
                 sys.exit(REFUSED)
             gevent.sleep(TRY_AGAIN_S)
             sys.exit(TRY_AGAIN)
+        if self.cfg.keepalive:
+            self._turn_away = function_of(self, "turn_away") or self._turn_away
+            CallersRequest.refusal = staticmethod(self._refusal)
 
     def patch(self) -> None:
         """gevent's patches, then logging's locks, which native threads must not share as gevent has patched them."""
@@ -241,6 +278,11 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         if req.req_number % TURN_REQUESTS == 0:
             gevent.sleep(MOMENT_S)
         return True
+
+    def _refusal(self, data: bytearray, waits_since: float) -> bytes | None:
+        # The bound of a connection's wait goes on over refusals. After a long one the request takes the ordinary way.
+        goes_on = self.alive and time.monotonic() - waits_since < SAME_WAIT_S
+        return self._turn_away(data) if goes_on else None
 
     def _answer(self, req: Any, client: Any) -> None:
         self.nr += 1
@@ -374,7 +416,13 @@ def logger_of(level: str, fmt: str, secrets: Iterable[str]) -> type[Any]:
 
 def call_app(worker: Any, name: str) -> None:
     """Calls a function of the application's module, if it is loaded and has one of that name."""
+    function = function_of(worker, name)
+    if function is not None:
+        function()
+
+
+def function_of(worker: Any, name: str) -> Callable[..., Any] | None:
+    """The function of that name in the application's module, if it is loaded and has one."""
     module = sys.modules.get(worker.app.app_uri.partition(":")[0])
     function = getattr(module, name, None)
-    if callable(function):
-        function()
+    return function if callable(function) else None

@@ -57,6 +57,19 @@ def test_a_whole_answer_gives_its_connection_back(transport: Transport, provider
     assert {call.connection for call in provider.calls} == {1}
 
 
+def test_an_address_is_looked_up_nowhere(
+    transport: Transport, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand look-ups in a crowd would wait for gevent's ten threads."""
+
+    def ask_a_thread(*_: object, **__: object) -> None:
+        raise AssertionError("looked up")
+
+    monkeypatch.setattr("socket.getaddrinfo", ask_a_thread)
+
+    assert body_of(transport, provider)
+
+
 def test_a_connection_that_was_closed_meanwhile_is_not_used(transport: Transport, provider: Provider) -> None:
     body_of(transport, provider)
     time.sleep(0.05)

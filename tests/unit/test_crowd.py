@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 
 from hermes.admission import crowd as bounds
@@ -25,8 +26,8 @@ class World:
         self.told = 0
         self.crowd = Crowd(lambda: self.in_flight, self.tell, rng=random.Random(1), clock=lambda: self.now)
 
-    def tell(self) -> None:
-        self.told += 1
+    def tell(self, requests: int) -> None:
+        self.told += requests
 
     def let_in(self, asked: int) -> int:
         """How many of so many at once are let in."""
@@ -109,6 +110,7 @@ def test_who_is_turned_away_is_told_when_to_come_again(world: World) -> None:
         waits.add(round(refused.value.retry_after_s or 0))
 
     assert waits == {1, 2, 3, 4}, "not all of them at the same time"
+    world.crowd.come_round(0.0)
     assert world.told == 50
 
 
@@ -122,6 +124,37 @@ def test_what_nobody_waits_for_is_put_off_first_and_longest(world: World) -> Non
         world.crowd.let_in_later()
     world.now += bounds.PUT_OFF_S
     world.crowd.let_in_later()
+
+
+def test_a_round_begins_so_many_and_the_others_wait_in_their_order(world: World) -> None:
+    begun: list[int] = []
+
+    def ask(number: int) -> None:
+        world.crowd.wait_for_turn()
+        begun.append(number)
+
+    greenlets = [gevent.spawn(ask, number) for number in range(120)]
+    for expected in (50, 100, 120):
+        gevent.idle()
+        assert begun == list(range(expected))
+        world.crowd.come_round(0.0)
+    gevent.joinall(greenlets, timeout=10, raise_error=True)
+
+
+def test_who_waits_for_a_turn_is_one_of_those_under_way(world: World) -> None:
+    world.let_in(10_000)
+    world.in_flight = 0
+    waiting = [gevent.spawn(world.crowd.wait_for_turn) for _ in range(bounds.FEW + 60)]
+    gevent.idle()
+
+    world.crowd.come_round(0.0)
+
+    assert world.let_in(1) == 0, "a burst gets no longer while it waits"
+    gevent.idle()
+    world.crowd.come_round(0.0)
+    assert world.let_in(1) == 1
+    gevent.killall(waiting)
+    assert world.let_in(1000) == 1000, "who has left waits no more"
 
 
 @pytest.fixture

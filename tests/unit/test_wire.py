@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gunicorn.http.errors import InvalidResponseHeader
 
-from hermes.web.wire import PATHS, TOGETHER_BYTES, Answer, environ_of, is_hot
+from hermes.web.wire import PATHS, TOGETHER_BYTES, Answer, environ_of, is_hot, origin_of_plain
 
 
 class Sock:
@@ -148,3 +148,42 @@ def test_headers_reach_the_application_as_pep_3333_names_them() -> None:
     assert environ["HTTP_HOST"] == "h"
     assert environ["HTTP_X_A"] == "1,2"
     assert environ["gunicorn.socket"] == "the socket"
+
+
+def plain(*further: str, path: str = "/v1/chat/completions", body: bytes = b"{}", length: str = "2") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: hermes", f"Content-Length: {length}", *further]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+@pytest.mark.parametrize("path", sorted(PATHS))
+def test_a_plain_request_is_known_by_its_bytes(path: str) -> None:
+    assert origin_of_plain(plain(path=path)) == ""
+    assert origin_of_plain(plain("oRiGiN: https://page.example", "Connection: Keep-Alive", path=path)) == (
+        "https://page.example"
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(plain(path="/v1/models"), id="another path"),
+        pytest.param(plain(path="/v1/chat/completions?a=b"), id="a query"),
+        pytest.param(plain().replace(b"POST", b"PUT"), id="another method"),
+        pytest.param(plain().replace(b"HTTP/1.1", b"HTTP/1.0"), id="HTTP/1.0"),
+        pytest.param(plain().replace(b"Host", b"Ghost"), id="no host"),
+        pytest.param(plain()[:-1], id="a part of the body"),
+        pytest.param(plain()[:-4], id="a part of the head"),
+        pytest.param(plain() + b"P", id="more than the body"),
+        pytest.param(plain(length="+2"), id="a length that is no number"),
+        pytest.param(plain(length="9" * 5000), id="a length that Python does not read"),
+        pytest.param(plain("Content-Length: 2"), id="two lengths"),
+        pytest.param(plain("Transfer-Encoding: chunked"), id="chunks"),
+        pytest.param(plain("Expect: 100-continue"), id="an expectation"),
+        pytest.param(plain("Connection: close"), id="the end of the connection"),
+        pytest.param(plain("Connection: Upgrade", "Upgrade: h2c"), id="another protocol"),
+        pytest.param(plain("Bad Name: x"), id="no HTTP"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+def test_nothing_else_is_plain(data: bytes) -> None:
+    assert origin_of_plain(data) is None

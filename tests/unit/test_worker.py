@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
+import gevent
+import gevent.socket
 import pytest
+from gunicorn.config import Config
 from gunicorn.http import errors as http
+from gunicorn.http.unreader import SocketUnreader
 
 from hermes.errors import ClientGone
-from hermes.web.worker import HermesWorker, refusal
+from hermes.turns import MOMENT_S
+from hermes.web.worker import SAME_WAIT_S, CallersRequest, ClientSocket, HermesWorker, refusal
 
 
 @pytest.mark.parametrize(
@@ -86,3 +94,71 @@ def test_a_fault_of_ours_tells_nothing_of_itself(caplog: pytest.LogCaptureFixtur
 
 def test_a_caller_who_has_left_is_not_answered() -> None:
     assert answered(ClientGone()) == b""
+
+
+RECEIVED_AT_ONCE = 8192
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Any, Any]]:
+    """The worker's end of a connection, and the caller's."""
+    ours, theirs = gevent.socket.socketpair()
+    with ours, theirs:
+        ours.__class__ = ClientSocket
+        yield ours, theirs
+
+
+def reading(sock: Any) -> Any:
+    """A greenlet that reads a request."""
+    return gevent.spawn(CallersRequest, Config(), SocketUnreader(sock), ("10.0.0.1", 1))
+
+
+def test_a_new_connection_is_read_when_the_loop_has_looked_at_all(pair: tuple[Any, Any]) -> None:
+    """gevent begins up to fifty greenlets before it looks for what there is to read."""
+    ours, theirs = pair
+    theirs.sendall(b"GET /health HTTP/1.1\r\nHost: hermes\r\n\r\n")
+
+    reader = reading(ours)
+    gevent.sleep(0)
+    assert not reader.dead
+
+    assert reader.get(timeout=10).path == "/health"
+
+
+def test_who_sends_without_waiting_for_refusals_leaves_the_others_their_turns(
+    pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pair
+    requests = 8
+    turns: list[int] = []
+    refused: list[bytearray] = []
+
+    def refuse(data: bytearray, _: float) -> bytes | None:
+        refused.append(data)
+        turns.append(0)
+        return b"no" if len(refused) < requests else None
+
+    def other() -> None:
+        while True:
+            gevent.sleep(MOMENT_S)
+            turns.append(1)
+
+    monkeypatch.setattr(CallersRequest, "refusal", staticmethod(refuse))
+    theirs.sendall(b"GET / HTTP/1.1\r\n\r\n".ljust(RECEIVED_AT_ONCE, b"x") * requests)
+    reader, others = reading(ours), gevent.spawn(other)
+    reader.get(timeout=10)
+    others.kill()
+
+    assert len(refused) == requests
+    assert all(turns[at + 1] for at, turn in enumerate(turns[:-1]) if not turn), "two in a row"
+
+
+@pytest.mark.parametrize(
+    ("alive", "waited_s", "answer"), [(True, 0.0, b"no"), (False, 0.0, None), (True, SAME_WAIT_S, None)]
+)
+def test_only_a_connection_that_goes_on_within_its_bound_is_refused_at_once(
+    alive: bool, waited_s: float, answer: bytes | None
+) -> None:
+    worker = SimpleNamespace(alive=alive, _turn_away=lambda _: b"no")
+
+    assert HermesWorker._refusal(worker, bytearray(b"x"), time.monotonic() - waited_s) == answer
