@@ -18,21 +18,23 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import gevent
-from gevent.lock import Semaphore
+from gevent.event import Event
 
 from hermes.errors import Overloaded
 
 log = logging.getLogger("hermes-router")
 
-ROUND_S = 0.01
+ROUND_S = 0.005
 """The shortest round. A loop that has nothing to do comes round far more often."""
 
-A_ROUND = 50.0
-"""Requests begun in a round. An ordinary one costs about a millisecond, so that a round of a loop that is overrun takes
-a twentieth of a second; and in the shortest rounds it is more than any machine can do."""
+A_ROUND = 25.0
+"""Requests begun in a round. An ordinary one costs less than a millisecond, so that a round of a loop that is overrun
+takes a fiftieth of a second; and in the shortest rounds it is more than any machine can do."""
 
 BURST = 1000.0
 """What can be saved up: that many begin in about a second."""
@@ -74,8 +76,10 @@ class Crowd:
         self._rng = rng or random.Random()  # noqa: S311  (no secret)
         self._clock = clock
         self._room = BURST
-        self._turns = Semaphore(int(A_ROUND))
-        self._waiting = 0
+        self._turns = A_ROUND
+        self._waiting: deque[Event] = deque()
+        """For a turn; who came first has it first."""
+
         self._late_s = 0.0
         self._last_turned_away = self._told_at = float("-inf")
         self._uncounted = self._untold = 0
@@ -92,17 +96,22 @@ class Crowd:
 
     def is_full(self) -> bool:
         """Whether one more request would make the others wait."""
-        in_flight = self._in_flight() + self._waiting
+        in_flight = self._in_flight() + len(self._waiting)
         is_few = in_flight < FEW and self._late_s <= FEW_LATE_S
         return in_flight >= self._most or (self._room < 1 and not is_few)
 
     def wait_for_turn(self) -> None:
         """Waits until a round has the time to begin one more, so that the next comes round soon."""
-        self._waiting += 1
+        if self._turns >= 1 and not self._waiting:
+            self._turns -= 1
+            return
+        turn = Event()
+        self._waiting.append(turn)
         try:
-            self._turns.acquire()
+            turn.wait()
         finally:
-            self._waiting -= 1
+            with suppress(ValueError):  # it has come
+                self._waiting.remove(turn)
 
     def turn_away(self) -> float:
         """Counts a request that came when it was full; after so many seconds it may come again."""
@@ -126,10 +135,12 @@ class Crowd:
         """The event loop has come round, so much later than it should have."""
         self._late_s = late_s
         more = max(LEAST, A_ROUND * min(1.0, LATE_S / late_s)) if late_s else A_ROUND
-        if self._waiting < FEW:  # else a burst would be a queue that never gets shorter
+        if len(self._waiting) < FEW:  # else a burst would be a queue that never gets shorter
             self._room = min(BURST, self._room + more)
-        for _ in range(int(more) - self._turns.counter):
-            self._turns.release()
+        self._turns = more
+        while self._turns >= 1 and self._waiting:
+            self._waiting.popleft().set()
+            self._turns -= 1
         if self._uncounted:
             self._on_turned_away(self._uncounted)
             self._untold, self._uncounted = self._untold + self._uncounted, 0

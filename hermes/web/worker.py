@@ -128,6 +128,7 @@ class CallersListener(StreamServer):  # type: ignore[misc]  # gevent has no type
 
     _max_accept = TAKES
     _told_at = float("-inf")
+    _spawn: Any
 
     def do_read(self) -> Any:
         """A caller. Where no more files may be opened they wait outside for a moment, and the log says so."""
@@ -146,6 +147,18 @@ class CallersListener(StreamServer):  # type: ignore[misc]  # gevent has no type
     def _take_again(self) -> None:
         if self.started:
             self.start_accepting()
+
+    def set_spawn(self, spawn: Any) -> None:
+        """What serves a caller; see `gevent.baseserver.BaseServer.set_spawn`. It begins at once: gevent would let only
+        fifty begin each time that the event loop comes round.
+        """
+        super().set_spawn(spawn)
+        told_to_begin = self._spawn
+
+        def begin(*arguments: Any) -> None:
+            told_to_begin(*arguments).switch()
+
+        self._spawn = begin
 
 
 ggevent.StreamServer = CallersListener
@@ -182,7 +195,7 @@ class CallersRequest(Request):  # type: ignore[misc]  # gunicorn has no types
             return
         began = time.monotonic()
         if self.req_number == 1:
-            sock.wait()  # gevent begins fifty connections a round, and sees all that there is to read
+            sock.wait()  # those who have connected at once are all seen before any of them is served
         super().read_into(unreader, buf, stop)
         while refusal := self.refusal(buf, began):
             sock.sendall(refusal)

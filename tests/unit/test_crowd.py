@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -92,7 +93,7 @@ def test_a_loop_that_is_late_with_other_work_begins_fewer_and_always_some(world:
         world.crowd.come_round(late_s)
         begun.append(world.let_in(10_000))
 
-    assert begun == [50, 25, 5, 4]
+    assert begun == [25, 12, 4, 4]
 
 
 def test_one_process_has_so_many_under_way_at_most(world: World) -> None:
@@ -128,17 +129,47 @@ def test_what_nobody_waits_for_is_put_off_first_and_longest(world: World) -> Non
 
 def test_a_round_begins_so_many_and_the_others_wait_in_their_order(world: World) -> None:
     begun: list[int] = []
+    numbers = itertools.count()
 
-    def ask(number: int) -> None:
+    def ask() -> None:
+        number = next(numbers)
         world.crowd.wait_for_turn()
         begun.append(number)
 
-    greenlets = [gevent.spawn(ask, number) for number in range(120)]
-    for expected in (50, 100, 120):
-        gevent.idle()
-        assert begun == list(range(expected))
-        world.crowd.come_round(0.0)
-    gevent.joinall(greenlets, timeout=10, raise_error=True)
+    a_round = int(bounds.A_ROUND)
+    greenlets = [gevent.spawn(ask) for _ in range(2 * a_round)]
+    gevent.idle()
+    assert begun == list(range(a_round))
+
+    world.crowd.come_round(0.0)
+    late = gevent.spawn(ask)
+    gevent.idle()
+    assert begun == list(range(2 * a_round))
+
+    world.crowd.come_round(0.0)
+    gevent.joinall([*greenlets, late], timeout=10, raise_error=True)
+    assert begun == list(range(2 * a_round + 1))
+
+
+def test_nobody_who_comes_later_is_before_those_who_wait(world: World) -> None:
+    begun: list[str] = []
+
+    def ask(name: str) -> None:
+        world.crowd.wait_for_turn()
+        begun.append(name)
+
+    for _ in range(int(bounds.A_ROUND)):
+        world.crowd.wait_for_turn()
+    early = [gevent.spawn(ask, "early") for _ in range(int(bounds.A_ROUND) + 1)]
+    gevent.idle()
+    world.crowd.come_round(0.0)
+    late = gevent.spawn(ask, "late")
+    gevent.idle()
+    assert begun == ["early"] * int(bounds.A_ROUND)
+
+    world.crowd.come_round(0.0)
+    gevent.joinall([*early, late], timeout=10, raise_error=True)
+    assert begun[-2:] == ["early", "late"]
 
 
 def test_who_waits_for_a_turn_is_one_of_those_under_way(world: World) -> None:

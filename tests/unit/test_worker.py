@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import time
@@ -13,13 +14,14 @@ from typing import Any
 import gevent
 import gevent.socket
 import pytest
+from gevent.pool import Pool
 from gunicorn.config import Config
 from gunicorn.http import errors as http
 from gunicorn.http.unreader import SocketUnreader
 
 from hermes.errors import ClientGone
 from hermes.turns import MOMENT_S
-from hermes.web.worker import SAME_WAIT_S, CallersRequest, ClientSocket, HermesWorker, refusal
+from hermes.web.worker import SAME_WAIT_S, CallersListener, CallersRequest, ClientSocket, HermesWorker, refusal
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,32 @@ def pair() -> Iterator[tuple[Any, Any]]:
 def reading(sock: Any) -> Any:
     """A greenlet that reads a request."""
     return gevent.spawn(CallersRequest, Config(), SocketUnreader(sock), ("10.0.0.1", 1))
+
+
+def test_who_connects_is_taken_up_in_the_same_round_however_many_they_are() -> None:
+    callers = 120
+    seen: list[str] = []
+
+    def serve(client: Any, _: Any) -> None:
+        seen.append("caller")
+        until = time.monotonic() + 0.001
+        while time.monotonic() < until:
+            pass
+        gevent.sleep(10)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=callers) as listening:
+        sockets = [socket.create_connection(listening.getsockname()) for _ in range(callers)]
+        listener = CallersListener(gevent.socket.socket(fileno=os.dup(listening.fileno())), serve, spawn=Pool(callers))
+        listener.start()
+        for _ in range(20):
+            gevent.sleep(MOMENT_S)
+            seen.append("round")
+        listener.stop(timeout=0)
+        for sock in sockets:
+            sock.close()
+
+    first = seen.index("caller")
+    assert seen[first : first + callers] == ["caller"] * callers
 
 
 def test_a_new_connection_is_read_when_the_loop_has_looked_at_all(pair: tuple[Any, Any]) -> None:
