@@ -41,14 +41,21 @@ class Outcome:
     """Answers a second when just as many come as can be answered."""
 
     crowd: Load
-    seconds: float
     after: float
     """As `peak`, right after the crowd."""
 
     @property
     def answered(self) -> float:
-        """A second, in the crowd."""
-        return (self.crowd.completed - self.crowd.errors) / self.seconds
+        """A second, in the crowd, until the last one has its answer."""
+        return self._a_second(self.crowd.completed - self.crowd.errors)
+
+    @property
+    def turned_away(self) -> float:
+        """As `answered`."""
+        return self._a_second(self.crowd.refusals)
+
+    def _a_second(self, requests: int) -> float:
+        return self.crowd.per_second * requests / self.crowd.completed
 
 
 def main() -> int:
@@ -81,13 +88,13 @@ def _round(folder: Path, seconds: float) -> Outcome:
         peak = _peak(server.port, body, seconds)
         every_ms = max(1, round(CALLERS / (TIMES * peak) * 1000))
         crowd = run_load(server.port, body, connections=CALLERS, seconds=seconds, every_ms=every_ms, ramp_ms=every_ms)
-        found = Outcome(peak, crowd, seconds, _peak(server.port, body, seconds))
+        found = Outcome(peak, crowd, _peak(server.port, body, seconds))
     finally:
         server.stop()
         stub.process.stop()
     print(
         f"peak {found.peak:.0f} a second; of {TIMES} times that, {found.answered:.0f} a second are answered and "
-        f"{crowd.refusals / seconds:.0f} turned away; then {found.after:.0f}",
+        f"{found.turned_away:.0f} turned away; then {found.after:.0f}",
         flush=True,
     )
     return found
@@ -111,7 +118,7 @@ def _table(rounds: list[Outcome]) -> str:
         ("share of the peak", f"{of(lambda one: one.answered / one.peak):.0%}"),
         ("answered: p50, ms", f"{of(lambda one: one.crowd.latency.p50_ms):,.0f}"),
         ("answered: p99, ms", f"{of(lambda one: one.crowd.latency.p99_ms):,.0f}"),
-        ("turned away a second", f"{of(lambda one: one.crowd.refusals / one.seconds):,.0f}"),
+        ("turned away a second", f"{of(lambda one: one.turned_away):,.0f}"),
         ("turned away: p50, ms", f"{of(lambda one: one.crowd.refused.p50_ms):,.0f}"),
         ("turned away: p99, ms", f"{of(lambda one: one.crowd.refused.p99_ms):,.0f}"),
         ("failed otherwise", f"{of(lambda one: one.crowd.errors - one.crowd.refusals):,.0f}"),
