@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 import orjson
 from peewee import fn
 
-from hermes.storage.models import AuditRow, is_on_postgres, proxy
+from hermes.storage.models.binding import is_on_postgres, proxy
+from hermes.storage.models.operators import AuditRow
 from hermes.storage.usage_filter import utc_text
 
 CHANGES_LOCK: Final = 0x41756469  # "Audi"; another number than the migrations'

@@ -16,7 +16,9 @@ import gevent
 
 from hermes.storage import rollups
 from hermes.storage.db import Database
-from hermes.storage.models import BackfillRow, UsageRow, is_on_postgres
+from hermes.storage.models.binding import is_on_postgres
+from hermes.storage.models.sums import BackfillRow
+from hermes.storage.models.usage import UsageRow
 
 log = logging.getLogger("hermes-router.storage")
 

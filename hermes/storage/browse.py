@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 from peewee import Select, fn
 
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.repositories import shown_rows
 from hermes.storage.usage_filter import UsageFilter
 

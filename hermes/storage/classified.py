@@ -11,7 +11,7 @@ from typing import Any, Final
 from peewee import SQL, Window, fn
 
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 HOUR_CHARS: Final = 13
 """`2026-05-10T13`: the hour of `created_at`."""

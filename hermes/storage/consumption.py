@@ -10,7 +10,7 @@ from peewee import fn
 
 from hermes.storage import spans
 from hermes.storage.db import Database
-from hermes.storage.models import HourRow, NameRow
+from hermes.storage.models.sums import HourRow, NameRow
 
 
 @dataclass(frozen=True, slots=True)

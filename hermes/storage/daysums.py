@@ -22,7 +22,8 @@ import gevent
 from peewee import EXCLUDED, fn
 
 from hermes.storage.db import Database
-from hermes.storage.models import SUM_COLUMNS, DayRow, DoneRow, HourRow, LateRow, is_on_postgres, proxy
+from hermes.storage.models.binding import is_on_postgres, proxy
+from hermes.storage.models.sums import SUM_COLUMNS, DayRow, DoneRow, HourRow, LateRow
 from hermes.storage.rollups import DAY_CHARS
 from hermes.storage.spans import next_day
 from hermes.storage.usage_filter import utc_text

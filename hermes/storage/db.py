@@ -33,7 +33,7 @@ from hermes.storage.engine import (
     sqlite_path,
 )
 from hermes.storage.migrate import migrate
-from hermes.storage.models import proxy
+from hermes.storage.models.binding import proxy
 from hermes.storage.patience import Patience
 
 __all__ = ["Database", "migrate"]

@@ -18,7 +18,8 @@ from peewee import SQL, Case, fn
 
 from hermes.storage import spans
 from hermes.storage.db import Database
-from hermes.storage.models import HourRow, UsageRow
+from hermes.storage.models.sums import HourRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.usage_filter import utc_text
 
 SAMPLE_ROWS: Final = 5000

@@ -14,7 +14,8 @@ from typing import Any, Final
 from peewee import Select, fn
 
 from hermes.storage import spans, summed
-from hermes.storage.models import BackfillRow, HourRow, NameRow, UsageRow
+from hermes.storage.models.sums import BackfillRow, HourRow, NameRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.rollups import DAY_CHARS, HOUR_CHARS, NAME_COLUMNS, TEXT_CHARS
 from hermes.storage.usage_filter import FAILED, FAILURES, UsageFilter
 

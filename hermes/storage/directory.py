@@ -19,7 +19,7 @@ from hermes.errors import InvalidRequest, NotFound
 from hermes.storage import audit
 from hermes.storage.audit import time_text
 from hermes.storage.db import Database
-from hermes.storage.models import ApiKeyRow, BudgetRow, ConfigRow
+from hermes.storage.models.operators import ApiKeyRow, BudgetRow, ConfigRow
 from hermes.types import RateLimits
 
 Result = TypeVar("Result")

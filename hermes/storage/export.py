@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.repositories import SHOWN_NAMES, UsageFilter, matching, shown_rows
 
 __all__ = ["SHOWN_NAMES", "UsageFilter", "count", "csv_lines", "pages"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from hermes.storage.db import Database
-from hermes.storage.models import ProfileHintRow
+from hermes.storage.models.routing import ProfileHintRow
 from hermes.storage.usage_filter import utc_text
 
 

@@ -18,7 +18,9 @@ from hermes.errors import NotFound
 from hermes.storage import audit, pgvector
 from hermes.storage.audit import time_text
 from hermes.storage.db import Database
-from hermes.storage.models import AuditRow, DocumentRow, EmbeddingRow, is_on_postgres
+from hermes.storage.models.binding import is_on_postgres
+from hermes.storage.models.knowledge import DocumentRow, EmbeddingRow
+from hermes.storage.models.operators import AuditRow
 
 Result = TypeVar("Result")
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from peewee import JOIN
 
 from hermes.storage.db import Database
-from hermes.storage.models import SurrogateAuditRow, UsageRow
+from hermes.storage.models.routing import SurrogateAuditRow
+from hermes.storage.models.usage import UsageRow
 from hermes.types import TIERS
 
 ROUTED: Final = "/v1/chat/completions"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from playhouse.migrations import Runner
 
 from hermes.errors import StartRefused
 from hermes.storage.engine import LOCK_WAIT_S, SQLITE_PREFIX, is_postgres, postgres, refusal, sqlite_file
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from hermes.metadata import whole
 from hermes.storage.db import Database
-from hermes.storage.models import NameRow, UsageRow
+from hermes.storage.models.sums import NameRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.rollups import DAY_CHARS
 from hermes.storage.usage_filter import UsageFilter
 

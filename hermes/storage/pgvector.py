@@ -14,7 +14,8 @@ import numpy as np
 import orjson
 from peewee import DatabaseError
 
-from hermes.storage.models import EmbeddingRow, proxy
+from hermes.storage.models.binding import proxy
+from hermes.storage.models.knowledge import EmbeddingRow
 
 COLUMN: Final = "embedding"
 FILLED_AT_ONCE: Final = 100

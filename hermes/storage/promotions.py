@@ -14,7 +14,8 @@ from hermes.errors import Conflict, NotFound
 from hermes.storage import audit
 from hermes.storage.audit import time_text
 from hermes.storage.db import Database
-from hermes.storage.models import ConfigRow, ShadowRunRow
+from hermes.storage.models.operators import ConfigRow
+from hermes.storage.models.shadow import ShadowRunRow
 from hermes.storage.shadow import as_run, begin
 from hermes.trials import Run, State
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from peewee import SQL, Case, Value, fn
 
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 STEPS_MS: Final = tuple(round(10 * 1.25**step) for step in range(42))
 """The upper ends of the classes of duration, a quarter apart: 10 ms to 94 s."""

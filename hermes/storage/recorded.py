@@ -9,7 +9,7 @@ from typing import Any, Final
 from hermes.storage.classified import DEVIATED
 from hermes.storage.db import Database
 from hermes.storage.labels import ROUTED
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 PAGE_ROWS: Final = 500
 

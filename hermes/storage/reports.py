@@ -16,7 +16,7 @@ from peewee import SQL, Select, fn
 
 from hermes.storage import spans, summed
 from hermes.storage.db import Database
-from hermes.storage.models import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow
+from hermes.storage.models.sums import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow
 from hermes.storage.rollups import BOUND_FACTOR, BOUNDS, DAY_CHARS, HOUR_CHARS, SCALES
 from hermes.storage.spans import Span, Step, names_within
 

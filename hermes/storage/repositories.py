@@ -29,7 +29,8 @@ from peewee import (  # type: ignore[attr-defined]
 
 from hermes.storage import daysums, deep, residency, rollups
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow, WriterRow, is_on_postgres
+from hermes.storage.models.binding import is_on_postgres
+from hermes.storage.models.usage import UsageRow, WriterRow
 from hermes.storage.usage_filter import UsageFilter, utc_text
 
 __all__ = ["Inserted", "UsageFilter", "UsageRepository"]

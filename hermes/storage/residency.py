@@ -16,7 +16,8 @@ import orjson
 from peewee import JOIN
 
 from hermes.storage.db import Database
-from hermes.storage.models import ResidencyHitRow, ResidencyHourRow, UsageRow
+from hermes.storage.models.residency import ResidencyHitRow, ResidencyHourRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.rollups import HOUR_CHARS
 from hermes.storage.usage_filter import utc_text
 

@@ -17,14 +17,11 @@ from peewee import fn
 
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database
-from hermes.storage.models import (
-    MinuteRow,
-    ResidencyHitRow,
-    ShadowReplyRow,
-    SurrogateAuditRow,
-    UsageRow,
-    WriterRow,
-)
+from hermes.storage.models.residency import ResidencyHitRow
+from hermes.storage.models.routing import SurrogateAuditRow
+from hermes.storage.models.shadow import ShadowReplyRow
+from hermes.storage.models.sums import MinuteRow
+from hermes.storage.models.usage import UsageRow, WriterRow
 from hermes.storage.rollups import MINUTE_CHARS
 from hermes.storage.usage_filter import utc_text
 

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import orjson
 
-from hermes.storage.models import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow, is_on_postgres, proxy
+from hermes.storage.models.binding import is_on_postgres, proxy
+from hermes.storage.models.sums import LATENCY_BUCKETS, HourRow, LatencyRow, MinuteRow, NameRow
 
 FIRST_BOUND: Final = 5.0
 BOUND_FACTOR: Final = 1.45

@@ -16,7 +16,8 @@ from hermes.errors import InvalidRequest, NotFound
 from hermes.storage import audit
 from hermes.storage.audit import time_text
 from hermes.storage.db import Database
-from hermes.storage.models import ConfigRow, ShadowReplyRow, ShadowRunRow
+from hermes.storage.models.operators import ConfigRow
+from hermes.storage.models.shadow import ShadowReplyRow, ShadowRunRow
 from hermes.trials import OPINIONS, Kind, Opinion, Pair, Run, ShadowReply, Side
 
 SIDE: Final = ("model", "endpoint", "answer", "latency_ms", "ttft_ms", "prompt_tokens", "completion_tokens", "nanousd")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Literal
 
-from hermes.storage.models import NameRow
+from hermes.storage.models.sums import NameRow
 from hermes.storage.rollups import DAY_CHARS, HOUR_CHARS, MINUTE_CHARS
 from hermes.storage.usage_filter import utc_text
 

@@ -26,7 +26,8 @@ from hermes.directory import BudgetScope, Spent, Unit
 from hermes.errors import BooksUnreadable, DatabaseUnavailable
 from hermes.storage import rollups
 from hermes.storage.db import Database
-from hermes.storage.models import NameRow, UsageRow
+from hermes.storage.models.sums import NameRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.repositories import COLUMNS
 from hermes.storage.spans import is_on_the_hour, name_within, names_within
 from hermes.storage.usage_filter import utc_text

@@ -13,7 +13,7 @@ from typing import Any
 from peewee import fn
 
 from hermes.storage import spans
-from hermes.storage.models import DayRow, DoneRow, HourRow, LateRow
+from hermes.storage.models.sums import DayRow, DoneRow, HourRow, LateRow
 from hermes.storage.rollups import DAY_CHARS
 from hermes.storage.spans import Span, Step
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 MOST_ROWS: Final = 3000
 

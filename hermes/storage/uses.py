@@ -9,7 +9,7 @@ import orjson
 
 from hermes.storage.audit import time_text
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 MOST_ROWS: Final = 20_000
 """So many of the last calls with knowledge are counted."""

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import gevent
 from flask import Blueprint, Response, jsonify, request
 
-from hermes.bootstrap import Hermes
+from hermes.instance import Hermes
 from hermes.observe.metrics import CONTENT_TYPE
 from hermes.turns import MOMENT_S
 from hermes.web import classifier_api, knowledge_api, traces_api, usage_api

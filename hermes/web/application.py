@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from flask import Flask, request
 
-from hermes.bootstrap import Hermes
 from hermes.errors import ClientGone, InvalidRequest
+from hermes.instance import Hermes
 from hermes.settings import ROOT, origins_of
 from hermes.web import (
     admin_api,

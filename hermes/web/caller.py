@@ -5,8 +5,8 @@ from __future__ import annotations
 from flask import request
 
 from hermes.admission.auth import bearer_of
-from hermes.bootstrap import Hermes
 from hermes.directory import Scope
+from hermes.instance import Hermes
 from hermes.types import Principal
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from flask import Blueprint, Response, jsonify, request
 
-from hermes.bootstrap import Hermes
 from hermes.errors import InvalidRequest
+from hermes.instance import Hermes
 from hermes.learning.live import REPORT_HOURS
 
 PageFor = Callable[[], Response | None]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hermes.admission.auth import bearer_of
-from hermes.bootstrap import Hermes
 from hermes.errors import ClientGone, HermesError, Overloaded
 from hermes.gateway import Call
 from hermes.halves import Said
+from hermes.instance import Hermes
 from hermes.reply import Reply
 from hermes.web import answers
 from hermes.web.cors import Environ, WsgiApp

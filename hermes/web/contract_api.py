@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint
 
-from hermes.bootstrap import Hermes
+from hermes.instance import Hermes
 from hermes.web.completions import known_to_flask
 
 

@@ -10,9 +10,9 @@ from flask import Blueprint, Response, jsonify, request
 
 from hermes.admission.budget_form import shown_budget
 from hermes.admission.pins import in_force, remark
-from hermes.bootstrap import Hermes
 from hermes.directory import Budget
 from hermes.errors import InvalidRequest
+from hermes.instance import Hermes
 from hermes.web import shadow_api
 from hermes.web.caller import caller, operator
 from hermes.web.http import limit_of, read_body

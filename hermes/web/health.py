@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
-from hermes.bootstrap import DEGRADED, Hermes
+from hermes.instance import DEGRADED, Hermes
 
 
 def blueprint(hermes: Hermes) -> Blueprint:

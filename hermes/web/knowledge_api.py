@@ -10,10 +10,10 @@ import gevent
 from flask import Blueprint, Response, jsonify, request
 
 from hermes.admission.fields import Fields
-from hermes.bootstrap import Hermes
 from hermes.chatrequest import read_object
 from hermes.documents import NewDocument
 from hermes.errors import InvalidRequest
+from hermes.instance import Hermes
 from hermes.knowledge.library import MOST_QUESTION_CHARS, clean_name, named
 from hermes.knowledge.reader import MOST_BYTES
 from hermes.knowledge.reading import TYPES

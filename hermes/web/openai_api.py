@@ -6,8 +6,8 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from hermes.bootstrap import Hermes
 from hermes.errors import NotFound
+from hermes.instance import Hermes
 from hermes.policy import Policy
 from hermes.web.caller import caller
 from hermes.web.completions import known_to_flask

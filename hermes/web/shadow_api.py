@@ -9,9 +9,9 @@ from flask import Blueprint, Response, jsonify, request
 
 from hermes.admission.fields import Fields
 from hermes.admission.pins import REASON_CHARS
-from hermes.bootstrap import Hermes
 from hermes.errors import InvalidRequest
 from hermes.evaluation.report import RUNS, report, shown_reply, shown_run
+from hermes.instance import Hermes
 from hermes.metadata import MAX_NAME_CHARS
 from hermes.trials import OPINIONS, Opinion, Run
 from hermes.web.caller import operator

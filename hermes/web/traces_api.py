@@ -9,8 +9,8 @@ from typing import Final
 import orjson
 from flask import Blueprint, Response, request
 
-from hermes.bootstrap import Hermes
 from hermes.errors import InvalidRequest
+from hermes.instance import Hermes
 from hermes.observe.tracefiles import Wanted, wanted_by
 from hermes.observe.tracewords import SAID
 from hermes.web.dashboard.tail import Tail

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import orjson
 from flask import Blueprint, Response, jsonify, request
 
-from hermes.bootstrap import Hermes
+from hermes.instance import Hermes
 from hermes.storage.export import csv_lines
 
 NAME_CHARS: Final = 40

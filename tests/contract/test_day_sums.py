@@ -11,7 +11,7 @@ import pytest
 from hermes.storage import daysums
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database
-from hermes.storage.models import DayRow, HourRow, LateRow
+from hermes.storage.models.sums import DayRow, HourRow, LateRow
 from hermes.storage.reports import Reports
 from hermes.storage.repositories import UsageRepository
 from tests.contract.conftest import a_record

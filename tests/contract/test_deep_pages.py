@@ -11,7 +11,7 @@ from hermes.storage import deep
 from hermes.storage.backfill import Backfill
 from hermes.storage.daysums import DaySums
 from hermes.storage.db import Database
-from hermes.storage.models import BackfillRow
+from hermes.storage.models.sums import BackfillRow
 from hermes.storage.repositories import UsageRepository
 from hermes.storage.retention import Retention
 from hermes.storage.usage_filter import UsageFilter

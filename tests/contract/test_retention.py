@@ -10,7 +10,8 @@ import pytest
 
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database
-from hermes.storage.models import BackfillRow, MinuteRow, UsageRow
+from hermes.storage.models.sums import BackfillRow, MinuteRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.reports import Reports
 from hermes.storage.repositories import UsageFilter, UsageRepository
 from hermes.storage.retention import Retention

@@ -24,7 +24,7 @@ from hermes.settings import ROOT
 from hermes.storage import daysums, rollups
 from hermes.storage.backfill import Backfill
 from hermes.storage.db import Database, migrate
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.reports import Flow, Minute, Reports, Sums, Totals
 from hermes.storage.repositories import UsageRepository
 from hermes.storage.retention import Retention

@@ -12,7 +12,7 @@ import pytest
 from hermes.directory import BudgetScope, Spent, Unit
 from hermes.errors import BooksUnreadable
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.repositories import UsageRepository
 from hermes.storage.spending import Spending
 from tests.contract.conftest import a_record

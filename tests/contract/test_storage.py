@@ -20,7 +20,9 @@ import pytest
 from hermes.errors import DatabaseUnavailable, StartRefused
 from hermes.settings import ROOT
 from hermes.storage.db import Database, migrate
-from hermes.storage.models import MODELS, ConfigRow, UsageRow
+from hermes.storage.models.catalog import MODELS
+from hermes.storage.models.operators import ConfigRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.repositories import UsageFilter, UsageRepository
 from tests.contract.conftest import MIGRATIONS, a_record
 
@@ -208,7 +210,7 @@ def test_who_goes_on_asking_while_it_is_closed_is_refused(tmp_path: Path) -> Non
 import sys, gevent
 from hermes.errors import DatabaseUnavailable
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 
 database = Database.open(sys.argv[1])
 connection = UsageRow._meta.database

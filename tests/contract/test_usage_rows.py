@@ -11,7 +11,7 @@ import pytest
 
 from hermes.errors import DatabaseUnavailable, InvalidRequest
 from hermes.storage.db import Database, migrate
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.repositories import UsageFilter, UsageRepository
 from tests.contract.conftest import MIGRATIONS, a_record
 

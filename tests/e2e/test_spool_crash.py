@@ -27,7 +27,7 @@ from pathlib import Path
 from hermes.accounting.drain import Drain
 from hermes.accounting.spool import Spool
 from hermes.storage.db import Database
-from hermes.storage.models import UsageRow
+from hermes.storage.models.usage import UsageRow
 from hermes.storage.repositories import UsageRepository
 
 url, folder, name, task = sys.argv[1:]

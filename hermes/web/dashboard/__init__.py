@@ -10,8 +10,8 @@ from typing import Final, cast
 from flask import Blueprint, Flask, Response, request, url_for
 from werkzeug.exceptions import HTTPException
 
-from hermes.bootstrap import Hermes
 from hermes.errors import HermesError, NotFound
+from hermes.instance import Hermes
 from hermes.web import answers
 from hermes.web.assets import Assets
 from hermes.web.dashboard import marks, signing, uploads

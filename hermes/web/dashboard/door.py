@@ -7,9 +7,9 @@ from urllib.parse import quote, urlsplit
 
 from flask import Response, g, redirect, request
 
-from hermes.bootstrap import Hermes
 from hermes.directory import Directory
 from hermes.errors import Forbidden
+from hermes.instance import Hermes
 from hermes.policy import AuthPolicy
 from hermes.web.dashboard.access import COOKIE, IDLE_S, Access, Operator
 from hermes.web.dashboard.throttle import Throttle

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from hermes.admission.periods import period_bounds
-from hermes.bootstrap import Hermes
 from hermes.directory import Budget
+from hermes.instance import Hermes
 from hermes.storage import pulse as log_pulse
 from hermes.web.dashboard.views.attention import Sentence
 from hermes.web.dashboard.views.kept import Kept

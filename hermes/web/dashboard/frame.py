@@ -24,7 +24,7 @@ from itsdangerous import BadSignature, URLSafeSerializer
 from jinja2 import Environment
 
 from hermes import __version__
-from hermes.bootstrap import Hermes
+from hermes.instance import Hermes
 from hermes.web.assets import Assets
 from hermes.web.dashboard import nav
 from hermes.web.dashboard.access import Operator

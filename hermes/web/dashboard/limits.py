@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import gevent
 
-from hermes.bootstrap import Hermes
 from hermes.directory import Budget, BudgetScope
 from hermes.errors import BooksUnreadable
+from hermes.instance import Hermes
 from hermes.storage.reports import Point
 from hermes.web.dashboard.attempted import attempted
 from hermes.web.dashboard.views.kept import Kept

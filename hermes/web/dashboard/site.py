@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.bootstrap import Hermes
+from hermes.instance import Hermes
 from hermes.web.dashboard.access import Operator
 from hermes.web.dashboard.door import Door
 from hermes.web.dashboard.figures import Figures

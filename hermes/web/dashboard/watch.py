@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from hermes.bootstrap import Hermes
 from hermes.errors import ConfigurationInvalid
+from hermes.instance import Hermes
 from hermes.policy import Policy
 from hermes.web.dashboard.views.config import Look
 from hermes.web.dashboard.views.kept import Kept

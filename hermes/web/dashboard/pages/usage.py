@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from flask import Blueprint, Response, request
 
-from hermes.bootstrap import FLUSH_WAIT_S
 from hermes.errors import DatabaseUnavailable, NotFound
+from hermes.instance import FLUSH_WAIT_S
 from hermes.storage import browse, export
 from hermes.storage.browse import Beside, Counted, Mark
 from hermes.storage.db import Database
