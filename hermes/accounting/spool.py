@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hermes import private
 from hermes.accounting.held import HELD_BYTES, HeldRows
 from hermes.accounting.outage import Outage
 from hermes.accounting.spoolfile import Batch, Record, line_of, lock_if_dead
@@ -108,8 +109,8 @@ class Spool:
         """
         unnamed = self.folder / f"usage-{os.getpid()}-check.tmp"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            private.make_folder(self.folder)
+            os.close(os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, private.FILE_MODE))
             unnamed.unlink()
         except OSError as error:
             raise StartRefused(
@@ -202,7 +203,9 @@ class Spool:
         Raises:
             OSError: the disk refuses it; then its file must not be deleted.
         """
-        fd = os.open(self.folder / "unreadable.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(
+            self.folder / "unreadable.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, private.FILE_MODE
+        )
         whole = line.rstrip(b"\n") + b"\n"
         try:
             if self._write(fd, whole) < len(whole):
@@ -257,11 +260,11 @@ class Spool:
 
     def _open_next(self) -> _ActiveFile:
         """Opens the next file. It gets its name once it is locked; before, it could be taken for a dead one's."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private.make_folder(self.folder)
         self._count += 1
         path = self.folder / f"{self.writer}-{self._count:06d}.jsonl"
         unnamed = path.with_suffix(".tmp")
-        fd = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private.FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             unnamed.rename(path)

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, cast, get_args
 
+from hermes import private
 from hermes.admission.fields import Fields
 from hermes.directory import NewKey, Scope
 from hermes.errors import StartRefused
@@ -78,7 +79,7 @@ def server_secret(given: str, folder: Path) -> bytes:
         return given.encode("utf-8", "surrogateescape")
     path = folder / SECRET_FILE
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private.make_folder(folder)
         if not path.exists():
             _make_secret(path)
         text = path.read_text(encoding="utf-8").strip()
@@ -99,7 +100,7 @@ def server_secret(given: str, folder: Path) -> bytes:
 def _make_secret(path: Path) -> None:
     """Makes the file at once with its content, for its owner only; where another process was first, theirs stays."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private.FILE_MODE)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(secrets.token_hex(RANDOM_BYTES) + "\n")

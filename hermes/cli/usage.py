@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
+from hermes import private
 from hermes.accounting.backlog import backlog
 from hermes.errors import InvalidRequest
 from hermes.settings import ROOT, Settings
@@ -147,8 +149,12 @@ def _written(place: Path | None) -> Iterator[BinaryIO]:
             yield stream
         return
     unfinished = place.with_name(f"{place.name}.part")
+    unfinished.unlink(missing_ok=True)
     try:
-        with unfinished.open("wb") as stream:
+        new = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private.FILE_MODE)
+        with os.fdopen(new, "wb") as stream:
+            if place.exists():  # what replaces a file is as open to others as that was
+                os.fchmod(new, stat.S_IMODE(place.stat().st_mode))
             yield stream
         os.replace(unfinished, place)
     except BaseException:

@@ -23,6 +23,8 @@ from typing import Any, Final
 
 import orjson
 
+from hermes import private
+
 log = logging.getLogger("hermes-router.trace")
 
 OWN_FIELDS: Final = frozenset(
@@ -164,15 +166,15 @@ class TraceLog:
         self.close()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
-            self._fd = os.open(path, flags, 0o640)
+            self._fd = os.open(path, flags, private.FILE_MODE)
         except FileNotFoundError:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, flags, 0o640)
+            private.make_folder(self._folder)
+            self._fd = os.open(path, flags, private.FILE_MODE)
         self._path, self._inode, self._looked_at = path, os.fstat(self._fd).st_ino, now
 
     def _rotate(self, path: Path) -> None:
         """Moves the full file away, unless another process is at it or has just done so."""
-        lock = os.open(self._folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        lock = os.open(self._folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private.FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # never waited for: the event loop stands still meanwhile
             if _inode(path) == self._inode:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from hermes import private
 from hermes.errors import HermesError
 from hermes.routing.artifact import MANIFEST, POINTER, STARTER, digest
 
@@ -61,7 +62,8 @@ class Versions:
         unfinished = self.folder / f"{UNFINISHED}{name}"
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            unfinished.mkdir(parents=True)
+            private.make_folder(self.folder)
+            unfinished.mkdir(private.FOLDER_MODE)
             write(unfinished)
             check(unfinished)
             free = name
@@ -131,8 +133,8 @@ class Versions:
             raise VersionRefused(
                 f"{self.folder} is itself a fitted surrogate: name another folder, which can hold several"
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        private.make_folder(self.folder)
+        lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private.FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

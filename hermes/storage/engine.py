@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from peewee import InterfaceError, OperationalError, PostgresqlDatabase
 from playhouse.pool import PooledPostgresqlDatabase
 
+from hermes import private
 from hermes.errors import StartRefused
 
 SQLITE_PREFIX = "sqlite:///"
@@ -82,14 +85,14 @@ def sqlite_file(url: str) -> Path:
 
 
 def sqlite_path(url: str) -> Path:
-    """The file that a `sqlite:///PATH` names, in a folder that is there.
+    """The file that a `sqlite:///PATH` names, in a folder that is there; a new one is its owner's alone.
 
     Raises:
         StartRefused: the URL is none, or the folder cannot be made.
     """
     path = sqlite_file(url)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(path.parent)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise disk_full(path) from None
@@ -97,6 +100,9 @@ def sqlite_path(url: str) -> Path:
             f"The folder of the database {path} cannot be made: {error.strerror}. "
             "Make it, or set HERMES_DATABASE_URL to a place that this user may write to."
         ) from None
+    # SQLite itself would make it as the umask says. Its -wal and -shm get the mode of this one.
+    with suppress(OSError):  # SQLite meets the same, and `refusal` has the sentence for it
+        private.make_file(Path(os.path.realpath(path)))
     return path
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from peewee import DatabaseError, InterfaceError, PeeweeException, SqliteDatabase
 from playhouse.migrations import MigrationError, Runner
 
+from hermes import private
 from hermes.errors import DatabaseUnreachable, StartRefused
 from hermes.storage.engine import (
     cause_of,
@@ -117,7 +118,9 @@ def _run(real: Any, folder: Path, name: str) -> None:
 def _file_lock(path: Path) -> Iterator[None]:
     """Keeps other processes from migrating the same file."""
     try:
-        fd = os.open(path.with_name(path.name + ".migrate.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(
+            path.with_name(path.name + ".migrate.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private.FILE_MODE
+        )
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise disk_full(path) from None
