@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,14 +28,72 @@ LINE: Final = "\v"
 MOST_LEVELS: Final = 64
 """So far up is looked for the element that a text stands in; no page is written deeper."""
 
+MOST_OPEN: Final = 512
+"""So many elements may be open at once: the parser looks through them at every tag. Chromium nests no deeper either."""
 
-def read_html(raw: bytes | str) -> list[Block]:
-    """The blocks of a page."""
-    tree = LexborHTMLParser(raw)
+NEVER_LEFT_OPEN: Final = frozenset(
+    (
+        *("area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "image", "input"),
+        *("keygen", "link", "meta", "param", "source", "track", "wbr"),
+        *("html", "head", "body", "p", "li", "dd", "dt", "tr", "td", "th", "thead", "tbody", "tfoot", "caption"),
+        *("colgroup", "option", "rp", "rt", "a", "nobr"),
+    )
+)
+"""Elements without a content, and those that the next of their kind ends."""
+
+_TAG = re.compile(
+    r"<!--(?:-?>|.*?--!?>|.*)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b(?:.*?</\1|.*)"
+    r"|<(/?)([a-z][^\s/>]*+)(?:[^>=]++|=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+(?:>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Comments, what is no markup, tags; what has no end reaches to that of the page, so this is linear."""
+
+
+def read_html(page: str) -> list[Block]:
+    """The blocks of a page.
+
+    Blocks: about 1 s a megabyte, deeply nested or not.
+    """
+    tree = LexborHTMLParser(shallow(page))
     for selector in UNSEEN:
         for node in tree.css(selector):
             node.decompose()
     return _Reader().read(tree.root)
+
+
+def shallow(page: str) -> str:
+    """The page without the tags that would nest deeper than `MOST_OPEN`; the texts between them stay.
+
+    >>> shallow("<div>" * 600 + "x" + "</div>" * 600) == "<div>" * 512 + "x" + "</div>" * 512
+    True
+    """
+    opened: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    depth = 0
+
+    def kept(tag: re.Match[str]) -> str:
+        nonlocal depth
+        name = (tag[3] or "").lower()
+        if not name or name in NEVER_LEFT_OPEN:
+            return tag[0]
+        if tag[2]:
+            if left_out[name]:
+                left_out[name] -= 1
+                return ""
+            if opened[name]:
+                opened[name] -= 1
+                depth -= 1
+            return tag[0]
+        if tag[0].endswith("/>"):  # within SVG it is closed by that
+            return tag[0]
+        if depth >= MOST_OPEN:
+            left_out[name] += 1
+            return ""
+        opened[name] += 1
+        depth += 1
+        return tag[0]
+
+    return _TAG.sub(kept, page) if page.count("<") > MOST_OPEN else page
 
 
 class _Reader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import subprocess
 import sys
 from typing import Final
@@ -71,6 +72,8 @@ def _read_by_process(raw: bytes, fmt: str) -> list[Passage]:
         if process.poll() is None:
             process.kill()
             process.wait()
+    if process.returncode == -signal.SIGXCPU:
+        raise Unreadable("reading it takes too long; cut it into several documents, or save it as plain text")
     if process.returncode:
         log.warning(
             "A document's reader ended with %s: %s", process.returncode, said[-MOST_SAID:].decode(errors="replace")

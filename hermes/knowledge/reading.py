@@ -22,7 +22,10 @@ from hermes.knowledge.markdown import read_markdown, read_text
 MOST_CHARS: Final = 8_000_000
 MOST_PASSAGES: Final = 20_000
 MEMORY_BYTES: Final = 2 * 1024**3
-CPU_S: Final = 300
+CPU_S: Final[Mapping[str, int]] = {"pdf": 300}
+"""How long the processor may work on a document of a format; what is not named, for a minute."""
+
+USUAL_CPU_S: Final = 60
 
 FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
     "markdown": (".md", ".markdown", ".mdx"),
@@ -144,7 +147,8 @@ def main() -> None:
     line; why it cannot be read instead as a text.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    cpu_s = CPU_S.get(sys.argv[1], USUAL_CPU_S)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))  # first SIGXCPU, which says why; then SIGKILL
     try:
         told: list[object] = [list(passage) for passage in read_passages(sys.stdin.buffer.read(), sys.argv[1])]
     except Unreadable as error:

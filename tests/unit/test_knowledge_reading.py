@@ -16,6 +16,7 @@ from hermes.errors import InvalidRequest, PayloadTooLarge
 from hermes.knowledge import reader
 from hermes.knowledge.blocks import Block, Unreadable
 from hermes.knowledge.chunking import PASSAGE_CHARS, passages
+from hermes.knowledge.html import shallow
 from hermes.knowledge.reading import decoded, format_of, read_passages
 
 TABLE = "\n".join(f"| item {number} | {number} euros |" for number in range(200))
@@ -137,11 +138,61 @@ def test_a_page_is_read_as_it_was_written(page: bytes, text: str) -> None:
         pytest.param("<table><tr><td>" * 2_000 + "x", id="tables in tables"),
         pytest.param("<p>x" * 20_000, id="wide"),
         pytest.param("<!--" + "x" * 100_000, id="comment without end"),
+        pytest.param("<!--" * 200_000, id="comments without end"),
+        pytest.param("<a '" * 200_000, id="tags without end"),
+        pytest.param("<a x='" * 200_000 + '<a x="' * 200_000, id="values without end"),
+        pytest.param("<script " * 200_000, id="scripts without end"),
     ],
 )
 def test_a_page_that_wants_to_be_hard_is_soon_read_or_refused(page: str) -> None:
     with suppress(Unreadable):
         assert read_passages(page.encode(), "html")
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        pytest.param(("<div>", "</div>"), id="blocks"),
+        pytest.param(("<ul><li>", "</li></ul>"), id="lists"),
+        pytest.param(("<DIV title='a > b'>", "</Div>"), id="a sign within an attribute"),
+        pytest.param(("<div>", ""), id="never closed"),
+        pytest.param(("<!--><div>", ""), id="comments that end at once"),
+    ],
+)
+def test_however_deep_a_page_is_nested_its_text_is_read_in_linear_time(tags: tuple[str, str]) -> None:
+    """So many open elements took the parser a minute; the limit of time for a test is the promise here."""
+    depth = 150_000
+    page = "<h1>Begin</h1>" + tags[0] * depth + "<p>deep</p>" + tags[1] * depth + "<h2>End</h2><p>last</p>"
+
+    found = read_passages(page.encode(), "html")
+
+    read = " ".join(" ".join(passage) for passage in found)
+    assert [word for word in read.split() if word in ("deep", "last")] == ["deep", "last"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param("<p>x" * 2000, id="paragraphs that the next one ends"),
+        pytest.param("<svg>" + "<path d='M0'/>" * 2000 + "</svg><p>x", id="drawings"),
+        pytest.param("<script>" + "'<div>'" * 2000 + "</script><div>x</div>", id="tags in a script"),
+        pytest.param("<!-- " + "<div>" * 2000 + "--><div>x</div>", id="tags in a comment"),
+        pytest.param("<div><span>x</span></div>" * 2000, id="wide"),
+    ],
+)
+def test_a_page_that_is_not_deep_is_parsed_as_it_is(page: str) -> None:
+    assert shallow(page) == page
+
+
+def test_a_reader_that_computes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.Popen
+    code = "import sys, resource; sys.stdin.read(); resource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass"
+    monkeypatch.setattr(
+        reader.subprocess, "Popen", lambda command, **options: real([sys.executable, "-c", code], **options)
+    )
+
+    with pytest.raises(InvalidRequest, match=r"a\.html cannot be read: reading it takes too long"):
+        reader.read(b"<p>x", "html", "a.html")
 
 
 def test_a_row_of_a_csv_says_by_itself_what_it_means() -> None:
