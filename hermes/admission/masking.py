@@ -46,7 +46,7 @@ MOST_NESTED: Final = 4
 LONGEST_NESTED: Final = 256 * 1024
 SHORTEST_NUMBER: Final = 8
 LONGEST_LABEL: Final = 48
-LONGEST_PLACEHOLDER: Final = 32
+LONGEST_PLACEHOLDER: Final = 40
 LOOKED_AT_BYTES: Final = 1024 * 1024
 LONGEST_ESCAPE: Final = len(r"\ud83d\ude00")
 NEVER_TEXT: Final = frozenset({"model", "stream", "stream_options"})
@@ -66,7 +66,9 @@ _CHARACTER = re.compile(
 )
 """One character of a text."""
 
-_TAKEN = re.compile(rb"\[(?:EMAIL|PHONE|IBAN|CREDIT_CARD|NATIONAL_ID)_([1-9][0-9]{0,8})\]")
+_TAKEN = re.compile(rb"\[(?:EMAIL|PHONE|IBAN|CREDIT\\{0,4}_CARD|NATIONAL\\{0,4}_ID)\\{0,4}_[1-9][0-9]{0,8}\\{0,4}\]")
+"""As they are restored: with their marks escaped too."""
+
 _BRACKETED = re.compile(rb"(?: |\\[nrt])*+[\[{].*[\]}](?: |\\[nrt])*\Z", re.DOTALL)
 _NUMBER = re.compile(rb"-?[0-9]{%d,}(?![0-9.eE])" % SHORTEST_NUMBER)
 
@@ -288,7 +290,7 @@ class _Masker:
     def _placeholders_of_the_callers(self) -> Iterator[bytes]:
         for start in range(0, len(self._raw), LOOKED_AT_BYTES):
             for match in _TAKEN.finditer(self._raw, start, start + LOOKED_AT_BYTES + LONGEST_PLACEHOLDER):
-                yield match[0]
+                yield match[0].replace(b"\\", b"")
             self.pause()
 
 

@@ -31,10 +31,19 @@ _PLAIN: Final = (
 """Wide characters, other dashes and blanks, Arabic, Persian, Devanagari, Bengali and Thai digits; one character each,
 so that places stay what they are."""
 
+_UNSEEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+"""Takes no room: what it stands in reads as if it were not there."""
+
 _EMAIL = re.compile(
     r"(?<![\w.!#$%&'*+/=?^`{|}~@-])(?P<local>[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*)"
     r"@(?P<domain>(?:\w(?:[\w-]{0,61}\w)?\.){1,8}(?P<end>[^\W\d_]{2,24}|xn--[\w-]{2,50}))(?![\w@]|-\w|:[\w~/])"
 )
+_IN_A_URL = re.compile(
+    r"(?:(?<![\w.%+-])|(?<=%[0-9A-Fa-f]{2}))(?:[\w.+-]|%(?:25)?2[BbDdEe]){1,64}%(?:25)?40"
+    r"(?:\w(?:[\w-]{0,61}\w)?\.){1,8}(?P<end>[^\W\d_]{2,24}|xn--[\w-]{2,50})(?![\w@]|-\w)"
+)
+"""An address with its @ percent-encoded, once or twice."""
+
 _LOCAL_TAIL = re.compile(r"[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$")
 _URL_BEFORE = re.compile(r"\w://[^\s/@<>\"']*$")
 MOST_LOCAL_CHARS: Final = 64
@@ -60,6 +69,9 @@ IBAN_CHARS: Final[Mapping[str, int]] = {
 """How long each country's are."""
 
 _CARD = re.compile(r"(?<![\w.+/-])[2-6](?:[ \u00a0-]?\d){11,18}(?!\w|[.-]\d)")
+_DOTTED_CARD = re.compile(r"(?<![\w.+/-])(?:[2-6]\d{3}(?:\.\d{4}){3}|3[47]\d{2}\.\d{6}\.\d{5})(?!\w|[.-]\d)")
+"""Only in groups of its own: one dot in a long number is a decimal point."""
+
 FEWEST_CARD_DIGITS: Final = 12
 _NEXT_GROUP = re.compile(r"[ \u00a0](?=[2-6]\d{2})")
 _LAST_GROUP = re.compile(r"[ \u00a0-]\d{2,}$")
@@ -85,8 +97,30 @@ def find(text: str, kinds: Collection[str] = KINDS) -> list[Found]:
     """
     if _ANY.search(text) is None:
         return []
-    if not text.isascii():
-        text = text.translate(_PLAIN)
+    if text.isascii():
+        return _found(text, kinds)
+    text = text.translate(_PLAIN)
+    hits = _found(text, kinds)
+    return hits if _UNSEEN.search(text) is None else _longest([*hits, *_seen(text, kinds)])
+
+
+def _seen(text: str, kinds: Collection[str]) -> Iterator[Found]:
+    """What is found once the characters that take no room are out; the places are those of the text with them."""
+    places = [at for at, char in enumerate(text) if _UNSEEN.match(char) is None]
+    for kind, start, end in _found(_UNSEEN.sub("", text), kinds):
+        yield Found(kind, places[start], places[end - 1] + 1)
+
+
+def _longest(hits: list[Found]) -> list[Found]:
+    """Of those that overlap only the longest, in the text's order."""
+    taken: list[Found] = []
+    for hit in sorted(hits, key=lambda hit: hit.start - hit.end):
+        if all(hit.end <= other.start or hit.start >= other.end for other in taken):
+            taken.append(hit)
+    return sorted(taken, key=lambda hit: hit.start)
+
+
+def _found(text: str, kinds: Collection[str]) -> list[Found]:
     has_digits = _ENOUGH_DIGITS.search(text) is not None
     taken: list[Found] = []
     for kind in KINDS:
@@ -99,6 +133,10 @@ def find(text: str, kinds: Collection[str] = KINDS) -> list[Found]:
 
 
 def _emails(text: str) -> Iterator[tuple[int, int]]:
+    if "40" in text and "%" in text:
+        for match in _IN_A_URL.finditer(text):
+            if match["end"].casefold() not in NO_ENDINGS:
+                yield match.span()
     if "@" not in text:
         return
     for match in _EMAIL.finditer(text):
@@ -140,6 +178,9 @@ def is_iban(text: str) -> bool:
 
 
 def _cards(text: str) -> Iterator[tuple[int, int]]:
+    for dotted in _DOTTED_CARD.finditer(text):
+        if _end_of_card(dotted[0]):
+            yield dotted.span()
     at = 0
     while match := _CARD.search(text, at):
         if end := _end_of_card(match[0]):

@@ -18,9 +18,16 @@ from hermes import largejson
 from hermes.upstream.eventstream import DONE, tolerantly
 from hermes.upstream.sse import LINE_END, data_of, split
 
-_IN_TEXT = re.compile(r"\[[A-Z_]{4,16}_[1-9][0-9]{0,8}\]")
-_IN_BYTES = re.compile(rb"\[[A-Z_]{4,16}_[1-9][0-9]{0,8}\]")
+_FORM: Final = r"\[(?:[A-Z]|\\{0,4}_){4,16}\\{0,4}_[1-9][0-9]{0,8}\\{0,4}\]"
+_IN_TEXT = re.compile(_FORM)
+_IN_BYTES = re.compile(_FORM.encode())
+_ESCAPES = re.compile(r"\\{1,4}(?=[_\]]|\Z)")
+"""Of Markdown, as models write it: `[EMAIL\\_1]`; within JSON that is a text of JSON there are four."""
+
 _NUMBER = re.compile("(?:[1-9][0-9]{0,8})?")
+
+MOST_ESCAPED: Final = 3
+"""So many times as long as without its escapes no placeholder is."""
 
 NO_TEXTS: Final = frozenset({"role", "id", "type", "name"})
 
@@ -39,21 +46,27 @@ class Placeholders:
 
     def whole(self, body: bytes) -> bytes:
         """The bytes with every value in its place; all other bytes as they were."""
-        return _IN_BYTES.sub(lambda match: self._values.get(found := match[0].decode(), found).encode(), body)
+        return _IN_BYTES.sub(lambda match: self._value(match[0].decode()).encode(), body)
 
     def text(self, text: str) -> str:
         """The same of a text."""
-        return _IN_TEXT.sub(lambda match: self._values.get(match[0], match[0]), text)
+        return _IN_TEXT.sub(lambda match: self._value(match[0]), text)
+
+    def _value(self, found: str) -> str:
+        return self._values.get(found.replace("\\", ""), found)
 
     def unfinished(self, text: str) -> int:
         """Where something stands at the text's end that may become a placeholder; the text's length where nothing
         does.
         """
         at = text.rfind("[")
-        if at < 0 or len(text) - at >= self._longest:
+        if at < 0 or len(text) - at >= self._longest * MOST_ESCAPED:
             return len(text)
-        name, mark, number = text[at:].rpartition("_")
-        may_become = text[at:] in self._beginnings or (
+        plain = _ESCAPES.sub("", text[at:])
+        if len(plain) >= self._longest:
+            return len(text)
+        name, mark, number = plain.rpartition("_")
+        may_become = plain in self._beginnings or (
             bool(mark) and name in self._names and _NUMBER.fullmatch(number) is not None
         )
         return at if may_become else len(text)

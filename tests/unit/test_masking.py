@@ -54,6 +54,25 @@ def test_every_text_of_every_message_is_masked_and_nothing_else_changes() -> Non
     assert found.placeholders == {"[EMAIL_1]": ADDRESS, "[EMAIL_2]": "a@b.ie"}
 
 
+def test_what_takes_no_room_in_a_number_hides_nothing_and_comes_back_with_it() -> None:
+    text = "card 4111\u200b1111\u200b1111\u200b1111, then\u200b us\u2060er@example.com!"
+
+    for raw in (json.dumps(user(text)).encode(), json.dumps(user(text), ensure_ascii=False).encode()):
+        found = masked(raw)
+
+        gone = found.request.messages[0]["content"]
+        assert gone == "card [CREDIT_CARD_1], then\u200b [EMAIL_1]!"
+        assert Placeholders(found.placeholders).text(gone) == text
+
+
+@pytest.mark.parametrize("written", [r"[EMAIL\_1]", r"[EMAIL\_1\]"])
+def test_a_placeholder_that_the_caller_has_escaped_is_none_of_ours(written: str) -> None:
+    found = masked(user(f"keep {written}, {ADDRESS}"))
+
+    assert found.placeholders == {"[EMAIL_2]": ADDRESS}
+    assert Placeholders(found.placeholders).text(written) == written
+
+
 def test_a_request_without_personal_data_stays_the_object_it_was() -> None:
     request = ChatRequest.parse(json.dumps(user("write a@ to 12 people")).encode())
 

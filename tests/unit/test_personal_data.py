@@ -35,6 +35,15 @@ def found(text: str) -> list[tuple[str, str]]:
         pytest.param("+49 (0)30 901820", [("phone", "+49 (0)30 901820")], id="abroad, with a trunk nought"),
         pytest.param("+965 9912 3456 2026", [("phone", "+965 9912 3456")], id="a year behind the number"),
         pytest.param("رقمي هو ٩٩١٢٣٤٥٦", [("phone", "٩٩١٢٣٤٥٦")], id="Arabic digits"),
+        pytest.param("us\u200ber@exam\u2060ple.com", [("email", "us\u200ber@exam\u2060ple.com")], id="address, unseen"),
+        pytest.param("4111\u200b111111111111", [("credit_card", "4111\u200b111111111111")], id="card, unseen"),
+        pytest.param("\u200e+49 30\u200b 901820\u200e", [("phone", "+49 30\u200b 901820")], id="telephone, unseen"),
+        pytest.param("DE89\u200b370400440532013000", [("iban", "DE89\u200b370400440532013000")], id="IBAN, unseen"),
+        pytest.param("here\u200b4111111111111111\u200bnow", [("credit_card", "4111111111111111")], id="unseen around"),
+        pytest.param("https://x.ie/?to=a.b%2Bc%40mail.ie&n=1", [("email", "a.b%2Bc%40mail.ie")], id="in a URL"),
+        pytest.param("mailto%3Auser%2540b.ie", [("email", "user%2540b.ie")], id="encoded twice"),
+        pytest.param("4111.1111.1111.1111.", [("credit_card", "4111.1111.1111.1111")], id="card with dots"),
+        pytest.param("3782.822463.10005", [("credit_card", "3782.822463.10005")], id="American Express with dots"),
         pytest.param("01 42 68 53 00", [("phone", "01 42 68 53 00")], id="at home in France"),
         pytest.param("SSN 536-90-4399", [("national_id", "536-90-4399")], id="US"),
         pytest.param("my civil id is 285010112358", [("national_id", "285010112358")], id="Kuwait"),
@@ -52,6 +61,9 @@ def test_personal_data_is_found_as_it_is_written(text: str, expected: list[tuple
         "git@github.com:owner/repo.git",
         "https://user:secret@intra.example.com/path",
         "logo@2x.png and @handle and a@b",
+        "logo%402x.png, 50%40 of it, %40handle, a%40b",
+        "4.111111111111111, 4111.1111.1111.1112, 14111.1111.1111.1111",
+        "word\u200bword 1234\u200b5678",
         "DE88 3704 0044 0532 0130 00",
         "4111 1111 1111 1112",
         "order 1234567890123 shipped on 2026-11-30 at 12:30:45",
@@ -72,7 +84,26 @@ def test_only_the_kinds_that_are_asked_for_are_looked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["1234567890123 ", "4111 ", "4 ", "1 ", "1", "a.", "a@", "+1 ", "DE11", "0 0 ", "(0", "1-", "a.b@c."]
+    "piece",
+    [
+        "1234567890123 ",
+        "4111 ",
+        "4 ",
+        "1 ",
+        "1",
+        "a.",
+        "a@",
+        "+1 ",
+        "DE11",
+        "0 0 ",
+        "(0",
+        "1-",
+        "a.b@c.",
+        "%2B",
+        "a%40",
+        "a%40b.",
+        "\u200b1",
+    ],
 )
 def test_no_text_takes_long(piece: str) -> None:
     """A regular expression that goes back and forth would take seconds."""

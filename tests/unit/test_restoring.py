@@ -156,7 +156,37 @@ def test_a_renamed_event_keeps_its_name_and_its_id() -> None:
     assert through(named)[0].startswith(b"event: message\nid: 7\ndata: ")
 
 
-PIECES = st.lists(st.sampled_from([*VALUES, "[", "]", "[EMAIL_", "[EMAIL_2]", "1", "x", "é", '"', "\\"]), max_size=12)
+@pytest.mark.parametrize("escaped", [r"[EMAIL\_1]", r"[EMAIL\\_1]", r"[EMAIL\_1\]", r"[EMAIL\\\\_1\\\\]"])
+def test_a_placeholder_that_the_model_wrote_in_markdown_comes_back(escaped: str) -> None:
+    assert PLACEHOLDERS.text(f"to {escaped}.") == "to user@example.com."
+    assert json.loads(PLACEHOLDERS.whole(json.dumps({"text": escaped[:8] + "_1]"}).encode()))
+
+
+def test_in_a_whole_answer_an_escaped_placeholder_leaves_the_json_whole() -> None:
+    inner = json.dumps({"to": r"[EMAIL\_1]"})
+    body = json.dumps({"content": r"to [EMAIL\_12]", "arguments": inner}).encode()
+
+    whole = json.loads(PLACEHOLDERS.whole(body))
+
+    assert whole == {"content": "to other@example.com", "arguments": '{"to": "user@example.com"}'}
+
+
+def test_an_escaped_placeholder_is_held_back_wherever_it_is_cut() -> None:
+    for escaped in (r"[EMAIL\_1]", r"[PHONE\\_1\]"):
+        for cut in range(1, len(escaped)):
+            out = through(content("to " + escaped[:cut]), content(escaped[cut:]), DONE)
+
+            assert texts(out)[0] == PLACEHOLDERS.text("to " + escaped)
+    assert PLACEHOLDERS.unfinished("see [EMAIL\\") == 4
+    assert PLACEHOLDERS.unfinished("see [EMAIL" + "\\" * 6) == len("see [EMAIL") + 6
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [*VALUES, r"[EMAIL\_1]", r"[PHONE\\_1\]", r"\_", "[", "]", "[EMAIL_", "[EMAIL_2]", "1", "x", "é", '"', "\\"]
+    ),
+    max_size=12,
+)
 
 
 @given(pieces=PIECES, cuts=st.sets(st.integers(0, 120)), finishes=st.booleans())
