@@ -20,6 +20,7 @@ DRAIN_EVERY_S = 0.25
 STEP_EVERY_S = 0.4
 DIRECTORY_EVERY_S = 0.4
 SWITCH_EVERY_S = 0.25
+SIGN_OUTS_EVERY_S = 1.0
 KEY_USE_EVERY_S = 30.0
 PROFILE_EVERY_S = 15.0
 STALE_EVERY_S = 5.0
@@ -57,6 +58,7 @@ if hermes.settings.shares_state():
     gevent.spawn(hermes.budgets.books.distrust)  # a worker before this one may have been killed
     loops.every(STEP_EVERY_S, hermes.keep_in_step, "shared state")
 loops.every(DIRECTORY_EVERY_S, hermes.live.refresh_if_changed, "directory")
+loops.every(SIGN_OUTS_EVERY_S, hermes.ended.store_missing, "sign-outs")
 loops.every(SWITCH_EVERY_S, hermes.switch.look, "kill switch")
 loops.every(KEY_USE_EVERY_S, hermes.note_key_use, "key use")
 loops.every(PROFILE_EVERY_S, hermes.renew_profile, "profile hint")

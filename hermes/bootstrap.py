@@ -61,6 +61,7 @@ from hermes.storage.classified import ClassifiedRepository
 from hermes.storage.daysums import DaySums
 from hermes.storage.db import Database, migrate
 from hermes.storage.directory import DirectoryRepository
+from hermes.storage.ended import EndedSessions
 from hermes.storage.hints import HintRepository
 from hermes.storage.knowledge import KnowledgeRepository
 from hermes.storage.labels import LabelRepository
@@ -207,6 +208,7 @@ def build(settings: Settings) -> Hermes:
         live=live,
         editor=editor,
         trail=trail,
+        ended=EndedSessions(directory.end_session, live.refresh),
         auth=auth,
         switch=switch,
         budgets=budgets,

@@ -1,5 +1,5 @@
-"""What operators change while Hermes runs: API keys, pins, budgets, the kill switch. One immutable picture, swapped
-whole.
+"""What operators change while Hermes runs: API keys, pins, budgets, the kill switch; and who has signed out. One
+immutable picture, swapped whole.
 
 The configuration file makes a `Policy`, which only a reload changes; a `Directory` lives in the database, is changed by
 the admin API, the command line and the dashboard, and reaches every worker within a second. Each change leaves an audit
@@ -95,6 +95,8 @@ class Directory:
 
     pins: Mapping[str, str] = field(default_factory=dict)
     budgets: tuple[Budget, ...] = ()
+    ended: frozenset[str] = frozenset()
+    """Names of the dashboard's sessions that were signed out of, as long as their cookies could be shown again."""
 
     @property
     def is_enabled(self) -> bool:

@@ -50,6 +50,7 @@ from hermes.storage.backfill import Backfill
 from hermes.storage.daysums import DaySums
 from hermes.storage.db import Database
 from hermes.storage.directory import DirectoryRepository
+from hermes.storage.ended import EndedSessions
 from hermes.storage.live import LiveDirectory
 from hermes.storage.reports import Reports
 from hermes.storage.repositories import UsageFilter, UsageRepository
@@ -94,6 +95,7 @@ class Hermes:
     live: LiveDirectory
     editor: DirectoryEditor
     trail: Trail
+    ended: EndedSessions
     auth: Authenticator
     switch: KillSwitch
     budgets: Budgets

@@ -1,4 +1,5 @@
-"""What operators change while Hermes runs: API keys, pins, budgets. Read as one picture, changed one thing at a time.
+"""What operators change while Hermes runs: API keys, pins, budgets, ends of sessions. Read as one picture,
+changed one thing at a time.
 
 Every change leaves an audit row in its own transaction. Secrets are nowhere: of a key there is only its digest, and not
 even that is in an audit row or in a list.
@@ -10,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -19,16 +20,21 @@ from hermes.errors import InvalidRequest, NotFound
 from hermes.storage import audit
 from hermes.storage.audit import time_text
 from hermes.storage.db import Database
-from hermes.storage.models.operators import ApiKeyRow, BudgetRow, ConfigRow
+from hermes.storage.models.operators import ApiKeyRow, BudgetRow, ConfigRow, EndedSessionRow
 from hermes.types import RateLimits
 
 Result = TypeVar("Result")
 
 ID_BYTES = 6
+SESSION_CHARS: Final = 8
+"""How much of a session's name audit rows have."""
+
+ENDS_KEPT_S: Final = 7 * 86400.0
+"""Longer by far than a session may last, as that is counted by a clock that can be put forward or back."""
 
 
 class DirectoryRepository:
-    """`hermes_api_keys`, `hermes_config`, `ai_usage_budgets` and `audit_log`.
+    """`hermes_api_keys`, `hermes_config`, `ai_usage_budgets`, `ended_sessions` and `audit_log`.
 
     Every method may raise `DatabaseUnavailable`: the database does not work. The methods that change something take
     the actor, which is who does it, as audit rows have it.
@@ -151,6 +157,12 @@ class DirectoryRepository:
         """
         self._change(_delete_budget, actor, scope, scope_id, period)
 
+    # -- sessions of the dashboard ------------------------------------------------------------------------
+
+    def end_session(self, name: str, actor: str) -> None:
+        """Keeps that a session was signed out of; once more changes nothing."""
+        self._change(_end_session, actor, name, time_text(self._clock() - ENDS_KEPT_S))
+
     def _change(self, change: Callable[..., Result], actor: str, *args: Any) -> Result:
         result: Result = self._database.write(audit.one_at_a_time, change, time_text(self._clock()), actor, *args)
         return result
@@ -164,7 +176,8 @@ def _load() -> Directory:
     version = audit.last_number()
     keys = {row.digest: _api_key(row) for row in ApiKeyRow.select().where(ApiKeyRow.revoked_at.is_null())}
     pins = {row.key: row.value for row in ConfigRow.select()}
-    return Directory(version, keys, pins, _list_budgets())
+    ended = frozenset(row.name for row in EndedSessionRow.select())
+    return Directory(version, keys, pins, _list_budgets(), ended)
 
 
 def _create_key(at: str, actor: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -255,6 +268,14 @@ def _delete_budget(at: str, actor: str, scope: str, scope_id: str, period: str) 
         raise NotFound("There is no such budget.")
     row.delete_instance()
     audit.note(at, actor, "budget.delete", _budget_name(scope, scope_id, period), _told(_budget(row)), None)
+
+
+def _end_session(at: str, actor: str, name: str, forget_before: str) -> None:
+    if EndedSessionRow.get_or_none(EndedSessionRow.name == name) is not None:
+        return
+    EndedSessionRow.delete().where(EndedSessionRow.ended_at < forget_before).execute()
+    EndedSessionRow.insert(name=name, ended_at=at).execute()
+    audit.note(at, actor, "dashboard.sign_out", name[:SESSION_CHARS], None, None)
 
 
 def _budget_row(scope: str, scope_id: str, period: str) -> Any:

@@ -15,9 +15,10 @@ from hermes.directory import ApiKey, Budget, Directory, DirectoryBox, NewKey
 from hermes.errors import InvalidRequest, NotFound
 from hermes.storage.audit import CHANGES_LOCK
 from hermes.storage.db import Database, migrate
-from hermes.storage.directory import DirectoryRepository
+from hermes.storage.directory import ENDS_KEPT_S, DirectoryRepository
 from hermes.storage.live import LiveDirectory
 from hermes.types import RateLimits
+from hermes.web.dashboard.access import LONGEST_S
 from tests.contract.conftest import MIGRATIONS
 
 NOW = 1_800_000_000.123
@@ -49,6 +50,36 @@ def repository(database: Database, clock: Clock) -> DirectoryRepository:
 
 def a_key(repository: DirectoryRepository, new: NewKey = PLAIN, digest: str = "d1") -> str:
     return str(repository.create_key(new, digest, "hk_abcd", "admin")["id"])
+
+
+# -- sessions of the dashboard ----------------------------------------------------------------------------
+
+
+def test_the_end_of_a_session_is_kept_once_with_its_audit_row(repository: DirectoryRepository, clock: Clock) -> None:
+    before = repository.version()
+
+    repository.end_session("0123456789abcdef", "admin")
+    repository.end_session("0123456789abcdef", "admin")
+
+    (row,) = repository.audit(10)
+    assert (row["action"], row["actor"], row["target"]) == ("dashboard.sign_out", "admin", "01234567")
+    assert repository.load().ended == {"0123456789abcdef"}
+    assert repository.version() > before
+
+
+def test_the_end_of_a_session_is_forgotten_when_its_cookie_has_long_been_too_old(
+    repository: DirectoryRepository, clock: Clock
+) -> None:
+    repository.end_session("old", "admin")
+    clock.now += ENDS_KEPT_S - 1
+    repository.end_session("young", "admin")
+    assert repository.load().ended == {"old", "young"}
+
+    clock.now += 2
+    repository.end_session("new", "admin")
+
+    assert repository.load().ended == {"young", "new"}
+    assert ENDS_KEPT_S > 2 * LONGEST_S
 
 
 # -- keys -------------------------------------------------------------------------------------------------

@@ -26,6 +26,16 @@ class Clock:
         return self.now
 
 
+class NothingEnded:
+    """Keeps no end: what is known of them comes from elsewhere."""
+
+    def end(self, name: str, actor: str) -> None:
+        pass
+
+    def has(self, name: str) -> bool:
+        return False
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -34,7 +44,7 @@ def clock() -> Clock:
 @pytest.fixture
 def access(clock: Clock) -> Access:
     digest = KeyDigest(b"a secret of the server")
-    return Access(digest, Authenticator(digest, clock), MemoryStore(clock), clock)
+    return Access(digest, Authenticator(digest, clock), MemoryStore(clock), NothingEnded(), clock)
 
 
 def test_a_session_ends_when_nobody_does_anything(access: Access, clock: Clock) -> None:
@@ -50,7 +60,7 @@ def test_a_session_ends_when_nobody_does_anything(access: Access, clock: Clock) 
 @pytest.mark.parametrize("step_s", [3600.0, 13 * 3600.0, -3600.0])
 def test_nobody_is_signed_out_by_the_wall_clock(step_s: float, clock: Clock) -> None:
     digest, even = KeyDigest(b"a secret of the server"), Clock()
-    access = Access(digest, Authenticator(digest, clock), MemoryStore(even), clock)
+    access = Access(digest, Authenticator(digest, clock), MemoryStore(even), NothingEnded(), clock)
     operator = access.begin("the-admin-key", POLICY, NOBODY)
 
     clock.now += step_s
@@ -185,3 +195,11 @@ def test_addresses_of_one_network_are_one_visitor(clock: Clock) -> None:
         throttle.wait_s(f"2001:db8::{number:x}")
 
     assert throttle.wait_s("2001:db8::ffff") > 0
+
+
+def test_a_session_that_the_directory_says_has_ended_is_over_whatever_the_state_store_knows(access: Access) -> None:
+    ended, other = (access.begin("the-admin-key", POLICY, NOBODY) for _ in range(2))
+    directory = Directory(ended=frozenset({ended.session}))
+
+    assert access.recognised(access.cookie(ended, POLICY), POLICY, directory) is None
+    assert access.recognised(access.cookie(other, POLICY), POLICY, directory) == other

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.storage.models.knowledge import DocumentRow, EmbeddingRow
-from hermes.storage.models.operators import ApiKeyRow, AuditRow, BudgetRow, ConfigRow
+from hermes.storage.models.operators import ApiKeyRow, AuditRow, BudgetRow, ConfigRow, EndedSessionRow
 from hermes.storage.models.residency import ResidencyHitRow, ResidencyHourRow
 from hermes.storage.models.routing import ProfileHintRow, SurrogateAuditRow
 from hermes.storage.models.shadow import ShadowReplyRow, ShadowRunRow
@@ -14,4 +14,5 @@ MODELS = (
     UsageRow, ConfigRow, AuditRow, ApiKeyRow, BudgetRow, ProfileHintRow,
     HourRow, DayRow, DoneRow, LateRow, NameRow, LatencyRow, MinuteRow, BackfillRow, WriterRow,
     SurrogateAuditRow, ResidencyHourRow, ResidencyHitRow, DocumentRow, EmbeddingRow, ShadowRunRow, ShadowReplyRow,
+    EndedSessionRow,
 )  # fmt: skip

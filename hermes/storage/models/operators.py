@@ -83,3 +83,14 @@ class BudgetRow(Model):
         database = proxy
         table_name = "ai_usage_budgets"
         indexes = ((("scope", "scope_id", "period"), True),)
+
+
+class EndedSessionRow(Model):
+    """A session of the dashboard that was signed out of."""
+
+    name = TextField(primary_key=True)
+    ended_at = TextField()
+
+    class Meta:
+        database = proxy
+        table_name = "ended_sessions"

@@ -2,8 +2,8 @@
 
 The cookie is signed with a key that is made of the server's secret and the admin key: every worker makes the same, and
 a new admin key ends every session. One that an API key with the scope `admin` has begun ends with that key. A session
-is over when nobody has done anything for half an hour, or twelve hours after it began, or when it was signed out of,
-which the state store knows.
+is over when nobody has done anything for half an hour, or twelve hours after it began, or when it was signed out of:
+the state store tells that to every worker at once, the directory within a second, whatever became of the state store.
 
 The cookie says by the wall clock when both was, so that sessions outlive a restart. A wall clock that is put forward
 would end them all: so the state store, which counts time evenly, knows too which sessions are young, and its word ends
@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from itsdangerous import BadSignature, URLSafeSerializer
 
@@ -50,6 +50,14 @@ class Operator:
     """Seconds since 1970."""
 
 
+class Ends(Protocol):
+    """`hermes.storage.ended.EndedSessions`."""
+
+    def end(self, name: str, actor: str) -> None: ...
+
+    def has(self, name: str) -> bool: ...
+
+
 class Access:
     """Begins sessions, recognises them, ends them."""
 
@@ -58,6 +66,7 @@ class Access:
         digest: Callable[[str], str],
         auth: Authenticator,
         store: StateStore,
+        ends: Ends,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -67,6 +76,7 @@ class Access:
         self._digest = digest
         self._auth = auth
         self._store = store
+        self._ends = ends
         self._clock = clock
 
     def begin(self, key: str, policy: AuthPolicy, directory: Directory) -> Operator:
@@ -96,6 +106,8 @@ class Access:
         except (BadSignature, TypeError):
             return None
         now = self._clock()
+        if operator.session in directory.ended or self._ends.has(operator.session):
+            return None
         if self._is_over(operator, now) or not _still_counts(operator.actor, directory, now):
             return None
         return operator if self._store.get(_signed_out(operator)) is None else None
@@ -111,6 +123,7 @@ class Access:
     def end(self, operator: Operator) -> None:
         """Signs out: the cookie is worth nothing any more, whoever has a copy of it."""
         self._store.put(_signed_out(operator), "1", LONGEST_S)
+        self._ends.end(operator.session, operator.actor)
 
     def token(self, name: str, policy: AuthPolicy) -> str:
         """What a form must send back, so that only our own pages can make somebody's browser send it.

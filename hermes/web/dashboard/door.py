@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -25,6 +28,10 @@ POLL: Final = "X-Hermes-Poll"
 TOKEN_FIELD: Final = "csrf"  # noqa: S105
 TOKEN_HEADER: Final = "X-CSRF-Token"  # noqa: S105
 TOO_LONG_CHARS: Final = 2000
+LOOK_S: Final = 0.2
+"""For so long what was seen of a session holds for all answers that go on."""
+
+MOST_WATCHED: Final = 256
 
 
 class Door:
@@ -32,19 +39,25 @@ class Door:
 
     def __init__(self, hermes: Hermes) -> None:
         self._hermes = hermes
-        self.access = Access(hermes.digest, hermes.auth, hermes.store)
+        self.access = Access(hermes.digest, hermes.auth, hermes.store, hermes.ended)
         self.throttle = Throttle(hermes.store)
+        self._is_good = lru_cache(MOST_WATCHED)(lambda cookie, moment: self._recognised(cookie) is not None)
 
     def operator(self) -> Operator | None:
         """The operator whose browser asks; looked up once a request."""
         if "operator" not in g:
-            g.operator = self.access.recognised(request.cookies.get(COOKIE, ""), self._policy(), self._directory())
+            g.operator = self._recognised(request.cookies.get(COOKIE, ""))
         found: Operator | None = g.operator
         return found
 
     def is_now(self) -> bool:
         """Whether the browser that asks has an operator's session."""
         return self.operator() is not None
+
+    def watch(self) -> Callable[[], bool]:
+        """A function that tells, also after the current request, whether its session goes on."""
+        cookie = request.cookies.get(COOKIE, "")
+        return lambda: self._is_good(cookie, time.monotonic() // LOOK_S)
 
     def lead_there(self) -> Response:
         """To the sign-in page, and back afterwards."""
@@ -104,6 +117,9 @@ class Door:
         key_id = operator.actor.removeprefix("key:")
         names = (key.name for key in self._directory().keys.values() if key.id == key_id)
         return "Admin key" if operator.actor == "admin" else next(names, operator.actor)
+
+    def _recognised(self, cookie: str) -> Operator | None:
+        return self.access.recognised(cookie, self._policy(), self._directory())
 
     def _policy(self) -> AuthPolicy:
         return self._hermes.policies.current().auth

@@ -47,7 +47,6 @@ def add_routes(bp: Blueprint, site: Site) -> None:
         operator = site.door.operator()
         if operator is not None:
             site.door.access.end(operator)
-            site.hermes.operations.told("dashboard.sign_out", operator.session[:8], operator.actor)
         response = redirect(SIGN_IN, 303)
         site.door.take_cookie(response)  # type: ignore[arg-type]
         return response  # type: ignore[return-value]
