@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import gevent
@@ -11,7 +12,8 @@ from hermes.instance import Hermes
 from hermes.observe.metrics import CONTENT_TYPE
 from hermes.turns import MOMENT_S
 from hermes.web import classifier_api, knowledge_api, traces_api, usage_api
-from hermes.web.caller import operator
+from hermes.web.caller import operator, operator_watch
+from hermes.web.lasting import Exports
 
 CLOSED = ("/admin", "/circuits", "/classifier", "/metrics", "/reload")
 """Where only the operator may go. Paths below that do not exist are closed too: nobody else learns which those are."""
@@ -27,12 +29,16 @@ class SignedIn(Protocol):
 
     def lead_there(self) -> Response: ...
 
+    def watch(self) -> Callable[[], bool]: ...
 
-def blueprint(hermes: Hermes, signed_in: SignedIn, classifier_page: classifier_api.PageFor) -> Blueprint:
+
+def blueprint(
+    hermes: Hermes, signed_in: SignedIn, classifier_page: classifier_api.PageFor, exports: Exports
+) -> Blueprint:
     """Sessions, circuits, usage, traces, configuration, metrics.
 
     Args:
-        signed_in: whether a browser that asks has an operator's session, and where it signs in.
+        signed_in: whether a browser that asks has an operator's session, and still has it; where it signs in.
         classifier_page: the classifier's report for people.
     """
     bp = Blueprint("admin", __name__)
@@ -54,7 +60,12 @@ def blueprint(hermes: Hermes, signed_in: SignedIn, classifier_page: classifier_a
     _add_sessions(bp, hermes)
     _add_circuits(bp, hermes)
     _add_configuration(bp, hermes)
-    usage_api.add_routes(bp, hermes)
+    usage_api.add_routes(
+        bp,
+        hermes,
+        exports,
+        watch=lambda: operator_watch(hermes) if "Authorization" in request.headers else signed_in.watch(),
+    )
     traces_api.add_routes(bp, hermes)
     classifier_api.add_routes(bp, hermes, classifier_page)
     knowledge_api.add_routes(bp, hermes)

@@ -25,6 +25,7 @@ from hermes.web.completions import HotRoutes
 from hermes.web.cors import Cors, Environ, WsgiApp
 from hermes.web.dashboard.door import POLL, Door
 from hermes.web.http import Arriving, begin
+from hermes.web.lasting import Exports
 from hermes.web.openapi import document as openapi
 
 FORM_BYTES: Final = 1024 * 1024
@@ -43,11 +44,11 @@ def create_app(hermes: Hermes) -> Flask:
     app.before_request(lambda: _put_off(hermes))
     errors.install(app)
     files = assets.Assets.of(ROOT / "static")
-    door = Door(hermes)
+    door, exports = Door(hermes), Exports()
     for module in (openai_api, contract_api, directory_api, health):
         app.register_blueprint(module.blueprint(hermes))
-    classifier_page = dashboard.install(app, hermes, door, files)
-    app.register_blueprint(admin_api.blueprint(hermes, door, classifier_page))
+    classifier_page = dashboard.install(app, hermes, door, files, exports)
+    app.register_blueprint(admin_api.blueprint(hermes, door, classifier_page, exports))
     app.register_blueprint(assets.blueprint(files))
     app.register_blueprint(openapi.blueprint())
     # In the order in which a request passes them: entrance, CORS, hot routes, Flask.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flask import request
 
 from hermes.admission.auth import bearer_of
 from hermes.directory import Scope
+from hermes.errors import Forbidden, Unauthorized
 from hermes.instance import Hermes
 from hermes.types import Principal
 
@@ -19,6 +22,20 @@ def caller(hermes: Hermes, *, scope: Scope | None) -> Principal:
 def operator(hermes: Hermes) -> str:
     """Who calls a route for operators, as audit rows have it; raises as `Authenticator.require_admin`."""
     return hermes.auth.require_admin(_bearer(), hermes.policies.current().auth, hermes.directories.current())
+
+
+def operator_watch(hermes: Hermes) -> Callable[[], bool]:
+    """A function that tells, also after the current request, whether its key still opens routes for operators."""
+    bearer = _bearer()
+
+    def is_admitted() -> bool:
+        try:
+            hermes.auth.require_admin(bearer, hermes.policies.current().auth, hermes.directories.current())
+        except (Forbidden, Unauthorized):
+            return False
+        return True
+
+    return is_admitted
 
 
 def _bearer() -> str:

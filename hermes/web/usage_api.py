@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -12,13 +12,18 @@ from flask import Blueprint, Response, jsonify, request
 
 from hermes.instance import Hermes
 from hermes.storage.export import csv_lines
+from hermes.web.lasting import CSV, Exports
 
 NAME_CHARS: Final = 40
 """How much of a filter's value the file's name shows."""
 
 
-def add_routes(bp: Blueprint, hermes: Hermes) -> None:
-    """Adds the routes to the operators' blueprint, which closes them."""
+def add_routes(bp: Blueprint, hermes: Hermes, exports: Exports, watch: Callable[[], Callable[[], bool]]) -> None:
+    """Adds the routes to the operators' blueprint, which closes them.
+
+    Args:
+        watch: gives a function that tells whether who asks now is still let in.
+    """
 
     @bp.get("/admin/usage")
     def usage() -> Response:
@@ -28,8 +33,7 @@ def add_routes(bp: Blueprint, hermes: Hermes) -> None:
 
     @bp.get("/admin/usage.csv")
     def usage_csv() -> Response:
-        pages = hermes.usage_pages(request.args)
-        response = Response(_csv(pages), content_type="text/csv; charset=utf-8")
+        response = exports.answer(lambda: _csv(hermes.usage_pages(request.args)), watch(), CSV)
         response.headers["Content-Disposition"] = disposition(file_name(request.args))
         response.headers["Cache-Control"] = "no-store"
         return response
@@ -66,11 +70,7 @@ def disposition(name: str) -> str:
 
 
 def _csv(pages: Iterable[list[dict[str, Any]]]) -> Iterator[str]:
-    """The file page by page, each 2 ms of the event loop's time; an abandoned download leaves nothing behind.
-
-    When the database fails on the way, the connection breaks off instead of ending well, so that half a file is not
-    taken for a whole one.
-    """
+    """The file page by page, each 2 ms of the event loop's time; an abandoned download leaves nothing behind."""
     yield from csv_lines(())
     for page in pages:
         yield "".join(csv_lines(page, header=False))

@@ -13,12 +13,12 @@ HTML = {"Accept": "text/html"}
 SIGN_IN = "/dashboard/sign-in"
 
 
-def signed_in(gateway: Gateway) -> dict[str, str]:
-    """The headers of somebody who has just signed in with the admin key."""
+def signed_in(gateway: Gateway, key: str = ADMIN_KEY) -> dict[str, str]:
+    """The headers of somebody who has just signed in, with the admin key if with no other."""
     form = gateway.request("GET", SIGN_IN, HTML)
     hidden = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form.body.decode())
     fields = {name: unescape(value) for name, value in hidden}
-    body = urlencode({**fields, "key": ADMIN_KEY}).encode()
+    body = urlencode({**fields, "key": key}).encode()
     kinds = {"Content-Type": "application/x-www-form-urlencoded", "Cookie": _cookies(form)}
     answer = gateway.request("POST", SIGN_IN, {**HTML, **kinds}, body)
     assert answer.status == 303, answer.body

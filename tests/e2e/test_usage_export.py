@@ -14,6 +14,7 @@ import pytest
 
 from .client import Answer
 from .gateway import ADMIN_KEY, Gateway, new_user
+from .manyrows import multiply_in_sqlite
 from .replies import broken_stream, error
 from .world import World
 
@@ -124,15 +125,8 @@ def test_half_a_table_never_ends_as_if_it_were_whole() -> None:
     path = f"/admin/usage.csv?user_id={(user := new_user())}"
     try:
         gateway.row(gateway.chat(user=user))
+        multiply_in_sqlite(gateway.folder / "hermes.db", 30_000)
         with closing(sqlite3.connect(gateway.folder / "hermes.db")) as database:
-            names = [name for _, name, *_ in database.execute("PRAGMA table_info(ai_usage_logs)") if name != "id"]
-            copied = ", ".join("request_id || '-' || value" if name == "request_id" else name for name in names)
-            with database:
-                database.execute(
-                    f"INSERT INTO ai_usage_logs ({', '.join(names)}) "
-                    "WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT 30000) "
-                    f"SELECT {copied} FROM ai_usage_logs, n"
-                )
             exchange = gateway.open("GET", path, {"Authorization": f"Bearer {ADMIN_KEY}"})
             exchange.read_until(b"req_")
             with database:

@@ -35,6 +35,7 @@ from hermes.web.dashboard.pages import (
 )
 from hermes.web.dashboard.site import Site
 from hermes.web.http import REQUEST_ID, begin
+from hermes.web.lasting import Exports
 
 PAGES: Final = (
     overview, usage, traces, circuits, sessions, shadow, budgets, residency, knowledge, settings, config, classifier,
@@ -42,7 +43,7 @@ PAGES: Final = (
 """Modules with `add_routes(blueprint, site)`."""
 
 
-def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> Callable[[], Response | None]:
+def install(app: Flask, hermes: Hermes, door: Door, files: Assets, exports: Exports) -> Callable[[], Response | None]:
     """Adds everything under `/dashboard`.
 
     Returns:
@@ -52,7 +53,7 @@ def install(app: Flask, hermes: Hermes, door: Door, files: Assets) -> Callable[[
     app.jinja_env.filters.update({**marks.FILTERS, "json_attribute": json_attribute})
     app.jinja_env.globals.update(spark_path=marks.spark_path, moment=marks.moment)
     figures = Figures(hermes)
-    site = Site(hermes, door, Frame(hermes, door, files, figures, app.jinja_env), figures, Limits(hermes))
+    site = Site(hermes, door, Frame(hermes, door, files, figures, app.jinja_env), figures, Limits(hermes), exports)
     bp = Blueprint("dashboard", __name__)
     _guard(bp, site)
     _answer_errors(bp, site)

@@ -62,10 +62,7 @@ def _add_pages(bp: Blueprint, site: Site, spend: Spend) -> None:
     @bp.get(f"{PAGE}/spend.csv")
     def spend_csv() -> Response:
         wanted = Wanted.parse(request.args)
-        response = Response(_csv(spend.rows(wanted), wanted), content_type="text/csv; charset=utf-8")
-        name = f"hermes-spend-{wanted.by}-{wanted.days}.csv"
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+        return site.export(f"hermes-spend-{wanted.by}-{wanted.days}.csv", lambda: _csv(spend.rows(wanted), wanted))
 
     @bp.get(f"{PAGE}/remove")
     def remove_asked() -> Response:
@@ -190,10 +187,7 @@ def _fits(limit: Limit, text: str) -> bool:
 
 
 def _csv(days: Iterable[Iterable[tuple[str, str, int, int, str]]], wanted: Wanted) -> Iterator[str]:
-    """The file, a day at a time. Users write into it: a text that begins like a formula gets an apostrophe before it.
-
-    When the database fails on the way, the connection breaks off, so that half a file is not taken for a whole one.
-    """
+    """The file, a day at a time. Users write into it: what begins like a formula gets an apostrophe before it."""
     yield f"day,{wanted.by},requests,tokens,usd\r\n"
     for rows in days:
         out = io.StringIO()

@@ -46,11 +46,13 @@ def add_routes(bp: Blueprint, site: Site) -> None:
     @bp.get("/dashboard/residency/hits.csv")
     def hits_csv() -> Response:
         name = _range()
-        now = datetime.now(UTC)
-        rows = [_row(hit) for hit in site.hermes.residency.hits(now - RANGES[name], now, HITS_IN_A_FILE)]
-        response = Response(_csv([COLUMNS, *rows]), content_type="text/csv; charset=utf-8")
-        response.headers["Content-Disposition"] = f'attachment; filename="hermes-residency-{name}.csv"'
-        return response
+
+        def pieces() -> list[str]:
+            now = datetime.now(UTC)
+            rows = [_row(hit) for hit in site.hermes.residency.hits(now - RANGES[name], now, HITS_IN_A_FILE)]
+            return [_csv([COLUMNS, *rows])]
+
+        return site.export(f"hermes-residency-{name}.csv", pieces)
 
 
 def _range() -> str:

@@ -19,13 +19,16 @@ from hermes.observe.tracewords import plain
 from hermes.web.dashboard.site import Site
 from hermes.web.dashboard.tail import Tail
 from hermes.web.dashboard.views.traces import EVENTS, ROWS, Wanted, line_of, lines_of
+from hermes.web.lasting import lasting
 
 PAGE: Final = "/dashboard/traces"
-BEAT_S: Final = 1.0
-"""A stream without events says that it lives: so a reader who has left is noticed, and the end of the process."""
+BEAT_S: Final = 0.5
+"""A stream without events says that it lives: so a reader who has left is noticed, the end of the process, and that of
+the session.
+"""
 
 STREAM_S: Final = 300.0
-"""After this the browser connects anew, and the session is looked at again."""
+"""After this the browser connects anew."""
 
 MOST_FOLLOWERS: Final = 100
 """Streams of one worker. Each is looked through for every event, which completions must not wait for."""
@@ -34,6 +37,7 @@ RETRY_AFTER_S: Final = 30.0
 LINES_AT_ONCE: Final = 60
 ROWS_KEPT: Final = 2048
 FILE_LINES: Final = 20_000
+LINES_IN_A_PIECE: Final = 200
 
 
 def add_routes(bp: Blueprint, site: Site) -> None:
@@ -72,16 +76,22 @@ def add_routes(bp: Blueprint, site: Site) -> None:
             )
         wanted = Wanted.parse(request.args)
         after = request.headers.get("Last-Event-ID") or request.args.get("after", "")
-        response = Response(_messages(site, tail, rows, wanted, after), mimetype="text/event-stream")
+        messages = _messages(site, tail, rows, wanted, after, site.door.watch())
+        response = Response(lasting(messages), mimetype="text/event-stream")
         response.headers["X-Accel-Buffering"] = "no"
         return response
 
     @bp.get(f"{PAGE}/traces.jsonl")
     def file() -> Response:
-        events = tail.last(FILE_LINES, Wanted.parse(request.args).fits)
-        response = Response((orjson.dumps(event) + b"\n" for event in events), mimetype="application/x-ndjson")
-        response.headers["Content-Disposition"] = 'attachment; filename="hermes-traces.jsonl"'
-        return response
+        wanted = Wanted.parse(request.args)
+
+        def pieces() -> Iterator[bytes]:
+            events = tail.last(FILE_LINES, wanted.fits)
+            for first in range(0, len(events), LINES_IN_A_PIECE):
+                part = events[first : first + LINES_IN_A_PIECE]
+                yield b"".join(orjson.dumps(event) + b"\n" for event in part)
+
+        return site.export("hermes-traces.jsonl", pieces, "application/x-ndjson")
 
 
 def address(wanted: Wanted, path: str = PAGE, **changes: Any) -> str:
@@ -115,13 +125,16 @@ class Rows:
         return name + b"".join(self._row(orjson.dumps(event)) for event in reversed(events)) + b"\n"
 
 
-def _messages(site: Site, tail: Tail, rows: Rows, wanted: Wanted, after: str) -> Iterator[bytes]:
+def _messages(
+    site: Site, tail: Tail, rows: Rows, wanted: Wanted, after: str, is_admitted: Callable[[], bool]
+) -> Iterator[bytes]:
     """
     Args:
         after: the time of the last event that the page shows; also each message's name, for a stream that broke.
+        is_admitted: whether the operator may still be told.
     """
     for events in tail.follow(after, BEAT_S, STREAM_S):
-        if site.hermes.is_draining:
+        if site.hermes.is_draining or not is_admitted():
             return
         fitting = [event for event in events if wanted.fits(event)][-LINES_AT_ONCE:]
         yield rows.message(fitting) if fitting else b": still here\n\n"

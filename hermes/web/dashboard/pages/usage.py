@@ -39,7 +39,7 @@ from hermes.web.dashboard.views.usage import (
     shown_time,
 )  # fmt: skip
 from hermes.web.dashboard.views.usage_request import request_view
-from hermes.web.usage_api import disposition, file_name
+from hermes.web.usage_api import file_name
 
 PAGE: Final = "/dashboard/usage"
 PART: Final = "/dashboard/ui/usage"
@@ -64,12 +64,9 @@ def add_routes(bp: Blueprint, site: Site) -> None:
     @bp.get(f"{PAGE}.csv")
     def usage_csv() -> Response:
         wanted = Wanted.parse(request.args)
-        response = Response(_csv(site.hermes.database, log, wanted), content_type="text/csv; charset=utf-8")
         named = wanted.query() if wanted.since or wanted.until else {"range": wanted.range, **wanted.query()}
-        response.headers["Content-Disposition"] = disposition(
-            file_name({k: v for k, v in named.items() if k != "sort"})
-        )
-        return response
+        name = file_name({k: v for k, v in named.items() if k != "sort"})
+        return site.export(name, lambda: _csv(site.hermes.database, log, wanted))
 
     @bp.get(f"{PAGE}/<path:request_id>")
     def usage_request(request_id: str) -> Response:
@@ -243,7 +240,7 @@ class _Log:
 
 
 def _csv(database: Database, log: _Log, wanted: Wanted) -> Iterator[str]:
-    """The file, page by page; it begins before the database is asked. See `usage_api`."""
+    """The file, page by page; it begins before the database is asked."""
     yield from export.csv_lines(())
     narrow = log.filter(replace(wanted, before=None), _now())
     for page in export.pages(database, narrow):
