@@ -152,7 +152,8 @@ class Gateway:
             allowance = ANYONE
             placeholders: Placeholders | None = None
             if has_rules:
-                incoming, placeholders, ruling = ruled(incoming, policy)
+                with call.lifeline:
+                    incoming, placeholders, ruling = ruled(incoming, policy, until, self._clock)
                 exchange.ruled(ruling.proof())
                 ruling.check()
                 allowance = ruling.allowance

@@ -31,8 +31,13 @@ class Turn:
     Whoever has it must not ask for it again, and must wait for nobody else.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, check: Callable[[], None] = lambda: None) -> None:
+        """
+        Args:
+            check: is called whenever the turn begins anew; what it raises ends the computation.
+        """
         self._clock = clock
+        self._check = check
         self._until = 0.0
         self._has_floor = False
 
@@ -48,11 +53,15 @@ class Turn:
     def pause(self) -> None:
         """Lets the others have their turn, if this one has computed for long enough. Call it every millisecond or so:
         it costs a tenth of a microsecond.
+
+        Raises:
+            Exception: what `check` raises.
         """
         if self._clock() >= self._until:
             self._end()
             sleep(MOMENT_S)
             self._begin()
+            self._check()
 
     def _begin(self) -> None:
         _floor.acquire()

@@ -3,7 +3,8 @@
 The request goes on as bytes, so it is looked through as bytes: every quoted text in it, names of nested fields
 included, whatever the shape around it, is looked at, and only those in which something is masked are written anew. A
 text that is itself JSON (the arguments of a tool call) is looked through in the same way, so that it stays JSON.
-Pictures, recordings and files in base64 are passed over: nobody can read a name in them here.
+Pictures, recordings and files in base64 are passed over: nobody can read a name in them here. Only what is base64 and
+nothing else is taken for such, and an account or a card's number that somebody put in the middle is found all the same.
 
 One value has one placeholder in a request. A placeholder's number is never one that stands in the request already, so
 what the caller wrote is never taken for ours in the answer.
@@ -21,9 +22,11 @@ from typing import Any, Final, cast
 import orjson
 
 from hermes import largejson, rawjson
-from hermes.admission.personal_data import Found, find
+from hermes.admission.personal_data import Found, find, find_planted
+from hermes.admission.seen import Seen
 from hermes.chatrequest import ChatRequest, read_object
 from hermes.embeddingrequest import EmbeddingRequest
+from hermes.errors import InvalidRequest
 from hermes.jsonmap import BACKSLASH, REACH_BYTES, Member, text_end
 from hermes.turns import Turn
 
@@ -32,6 +35,9 @@ Pause = Callable[[], None]
 
 SLICE_BYTES: Final = 2048
 """So much is looked through at once, a few milliseconds where it is full of numbers."""
+
+SOLID_BYTES: Final = 4096
+"""The same of base64."""
 
 LOOK_BACK_BYTES: Final = 1024
 AROUND_BYTES: Final = 384
@@ -46,16 +52,23 @@ MOST_NESTED: Final = 4
 LONGEST_NESTED: Final = 256 * 1024
 SHORTEST_NUMBER: Final = 8
 LONGEST_LABEL: Final = 48
+LONGEST_PLANTED: Final = 40
+"""Longer than what is found in base64."""
+
 LONGEST_PLACEHOLDER: Final = 40
 LOOKED_AT_BYTES: Final = 1024 * 1024
 LONGEST_ESCAPE: Final = len(r"\ud83d\ude00")
-NEVER_TEXT: Final = frozenset({"model", "stream", "stream_options"})
-"""Members of the outermost object that say how to answer; the model is set by Hermes itself."""
+NEVER_TEXT: Final = frozenset({"model"})
+"""Members of the outermost object that are not sent as the caller wrote them."""
 
 _MAY_HOLD = re.compile(rb"[@0-9\\\x80-\xff]")
 _QUIET = re.compile(rb"[^@0-9\\]{%d} (?=[^@0-9\\]{%d})" % (QUIET_BYTES, QUIET_BYTES))
+_APART = re.compile(rb"[,;] |@[A-Za-z.-]++ ")
+"""No number goes on behind it, and no address."""
+
 _BASE64 = re.compile(rb"[A-Za-z0-9+/=_-]{512,}+")
-_DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+[^,]{0,100};base64,")
+_DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+(?:;[\w.+-]{1,30}=[\w.+-]{1,30}){0,3};base64,(?=[A-Za-z0-9+/_-]{256})")
+_ENDS_WITH_LETTERS = re.compile(rb"[A-Z0-9]*+\Z")
 _CHARACTERS = re.compile(
     rb"(?:[^\\]++|\\(?:[^u]|u(?:(?![dD][89abAB])....|....(?=.{6})(?:\\u[dD][c-fC-F]..)?)))*+", re.DOTALL
 )
@@ -88,8 +101,20 @@ class Masked:
     """What each placeholder stands for. Kept for as long as the request lives, and nowhere else."""
 
 
-def mask(request: Request, hint: str | None, kinds: frozenset[str], masks: frozenset[str]) -> Masked:
+def mask(
+    request: Request,
+    hint: str | None,
+    kinds: frozenset[str],
+    masks: frozenset[str],
+    check: Callable[[], None] = lambda: None,
+) -> Masked:
     """Looks the request through for these kinds, and masks some of them.
+
+    Args:
+        check: is called whenever others have had their turns; what it raises ends the search, and is raised here.
+
+    Raises:
+        InvalidRequest: the name of a field would have to be masked.
 
     Blocks: 1 µs a text, 1 ms a kilobyte full of numbers; others have their turns in between.
     """
@@ -98,7 +123,7 @@ def mask(request: Request, hint: str | None, kinds: frozenset[str], masks: froze
         hint = masker.text(hint)
     # Who has the turn must not ask for it again, as those do who read what is large.
     members = rawjson.members(request.raw) if request.members is None else request.members
-    with Turn() as turn:
+    with Turn(check=check) as turn:
         masker.pause = turn.pause
         changed = _changed(request, members, masker)
     going_on = _with_changes(request, members, changed) if changed else request
@@ -111,6 +136,7 @@ def _changed(request: Request, members: Sequence[Member], masker: _Masker) -> di
     for key, start, end in ((member.key, member.value_start, member.value_end) for member in members):
         if key in NEVER_TEXT or key in request.without or key in request.changes:
             continue
+        masker.name(key)
         value = request.raw[start:end]
         # Of two members of one name the last counts; but both are sent, so what is changed in one is changed in both.
         if (masked := masker.json(value)) is not value or key in new:
@@ -149,6 +175,7 @@ class _Masker:
         self._kinds = kinds
         self._masks = masks
         self._raw = raw
+        self._seen = Seen()
         self._taken: set[bytes] | None = None
         self._numbers: Counter[str] = Counter()
 
@@ -172,9 +199,18 @@ class _Masker:
         pieces.append(value[copied:])
         return b"".join(pieces)
 
+    def name(self, name: str) -> None:
+        """Counts what is in the name of a member of the outermost object, which cannot be written anew.
+
+        Raises:
+            InvalidRequest: something of it would have to be masked.
+        """
+        if len(name) >= SHORTEST_TEXT and self.text(name) is not name:
+            raise InvalidRequest("The name of a field holds personal data, which must not be sent; put it in a value.")
+
     def text(self, text: str, label: str = "") -> str:
         """A text, masked; the very same object where nothing is. A label says what it is, as a word before it would."""
-        hits = find(label + text, self._kinds)
+        hits = find(label + text, self._kinds, self._seen)
         if label:
             own = len(label)
             hits = [Found(kind, max(at, own) - own, end - own) for kind, at, end in hits if end > own]
@@ -182,7 +218,7 @@ class _Masker:
 
     def _quoted(self, inner: bytes, depth: int, label: str) -> bytes:
         """What stands between two quotes."""
-        if _is_data(inner) or (len(inner) <= SLICE_BYTES and _MAY_HOLD.search(inner) is None):
+        if len(inner) <= SLICE_BYTES and _MAY_HOLD.search(inner) is None:
             return inner
         if depth < MOST_NESTED and len(inner) <= LONGEST_NESTED and _BRACKETED.match(inner):
             nested = self._nested(inner, depth)
@@ -191,40 +227,53 @@ class _Masker:
         if len(inner) <= SLICE_BYTES:
             return self._slice(inner, label)
         pieces, is_changed, at = [], False, 0
-        for piece, may_hold in self._slices(inner):
-            looks = may_hold and _MAY_HOLD.search(piece) is not None
-            pieces.append(self._slice(piece, _text_before(inner, at)) if looks else piece)
+        for piece, is_solid in self._slices(inner):
+            if is_solid:
+                pieces.append(self._solid(piece))
+            elif _MAY_HOLD.search(piece) is None:
+                pieces.append(piece)
+            else:
+                pieces.append(self._slice(piece, _text_before(inner, at)))
             is_changed = is_changed or pieces[-1] is not piece
             at += len(piece)
         return b"".join(pieces) if is_changed else inner
 
     def _slices(self, inner: bytes) -> Iterator[tuple[bytes, bool]]:
-        """A long text in pieces that hold their numbers and addresses whole. With each goes whether it may hold any:
-        base64 does not.
-        """
+        """A long text in pieces that hold their numbers and addresses whole. With each goes whether it is base64."""
         at = 0
+        if url := _DATA_URL.match(inner):
+            at = url.end()
+            yield inner[:at], True
         while len(inner) - at > SLICE_BYTES:
-            solid = _BASE64.match(inner, at, at + REACH_BYTES)
-            end = solid.end() if solid else self._cut(inner, at)
-            yield inner[at:end], solid is None
+            solid = _BASE64.match(inner, at, at + SOLID_BYTES)
+            end = _solid_end(inner, at, solid.end()) if solid else self._cut(inner, at)
+            yield inner[at:end], solid is not None
             at = end
             self.pause()
-        yield inner[at:], True
+        rest = inner[at:]
+        yield rest, _BASE64.fullmatch(rest) is not None
+
+    def _solid(self, piece: bytes) -> bytes:
+        """What looks like base64, which has no words: numbers are found in it by their digits alone."""
+        text = piece.decode()
+        hits = find_planted(text, self._kinds)
+        return largejson.written(self._replaced(text, hits))[1:-1] if hits else piece
 
     def _cut(self, inner: bytes, start: int) -> int:
         """Where there are none around, else between two."""
         limit = start + SLICE_BYTES
-        quiet = None
-        for quiet in _QUIET.finditer(inner, limit - LOOK_BACK_BYTES, limit):  # noqa: B007  (the last one)
-            pass
-        if quiet is not None:
-            return quiet.end()
+        for gap in (_QUIET, _APART):
+            last_gap = None
+            for last_gap in gap.finditer(inner, limit - LOOK_BACK_BYTES, limit):  # noqa: B007  (the last one)
+                pass
+            if last_gap is not None:
+                return last_gap.end()
         blank = inner.rfind(b" ", start + SLICE_BYTES // 2, limit)
         cut = blank + 1 if blank >= 0 else _between_characters(inner, start, limit)
         first = _between_characters(inner, start, cut - AROUND_BYTES)
         last = _between_characters(inner, cut, min(len(inner), cut + AROUND_BYTES))
         place = len(_as_text(inner[first:cut]))
-        hits = find(_as_text(inner[first:last]), self._kinds)
+        hits = find(_as_text(inner[first:last]), self._kinds, self._seen)
         hit = next((hit for hit in hits if hit.start < place < hit.end), None)
         if hit is None or hit.start == 0:
             return cut
@@ -258,6 +307,7 @@ class _Masker:
                 if (masked := self.text(digits, _label(raw, named, number.start()))) is not digits:
                     pieces += [raw[copied : number.start()], orjson.dumps(masked)]
                     copied = number.end()
+                self.pause()
             gap, named = end, (at, end)
             self.pause()
         return b"".join([*pieces, raw[copied:]]) if pieces else raw
@@ -314,10 +364,12 @@ def _texts(raw: bytes, start: int, pause: Pause) -> Iterator[tuple[int, int]]:
         at = find_quote(b'"', end)
 
 
-def _is_data(inner: bytes) -> bool:
-    """Whether a text is a file in base64 and nothing else."""
-    url = _DATA_URL.match(inner)
-    return url is not None and not any(inner.find(mark, url.end()) >= 0 for mark in (b" ", b"@", b",", b"\\"))
+def _solid_end(inner: bytes, start: int, end: int) -> int:
+    """Where base64 is cut that may go on; not within what may be a number."""
+    if end - start < SOLID_BYTES:
+        return end
+    letters = _ENDS_WITH_LETTERS.search(inner, end - LONGEST_PLANTED, end)
+    return letters.start() if letters else end
 
 
 def _text_before(inner: bytes, at: int) -> str:

@@ -53,18 +53,21 @@ from stdnum.us import itin, ssn
 from stdnum.za import idnr as za_idnr
 
 from hermes.admission.nearby import Nearby
+from hermes.admission.seen import Seen
 
 Check = Callable[[str], bool]
 
-MOST_GROUPS: Final = 8
 BEFORE_CHARS: Final = 40
 """So far before a number a word may stand that says what it is."""
 
-_DIGITS = re.compile(r"(?<![\w+/.-])\d(?:[ ./+-]?\d){6,20}(?:-[kK])?(?!\w|\.\d)")
-_MIXED = re.compile(r"(?<![\w/.-])(?=[A-Za-z]{0,6}-?\d)(?=[A-Za-z\d-]*[A-Za-z])[A-Za-z\d][A-Za-z\d-]{6,18}(?![\w-])")
+_DIGITS = re.compile(r"\d(?<![\w+/.-].)(?:[ ./+-]?\d){6,20}(?:-[kK])?(?!\w|\.\d)")
+_MIXED = re.compile(
+    r"[A-Za-z\d](?<![\w/.-].)(?:(?<=\d)(?=[A-Za-z\d-]*[A-Za-z])|(?<=[A-Za-z])(?=[A-Za-z]{0,5}-?\d))"
+    r"[A-Za-z\d-]{6,18}(?![\w-])"
+)
 _SPACED = re.compile(
-    r"(?<!\w)(?:[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?\d\d){3} ?[A-D]|\d{8} \d [A-Z]{2}\d"
-    r"|\d\d \d{6} [A-Z] \d{3}|[12] \d\d \d\d \d[\dAB] \d{3} \d{3}(?: \d\d)?)(?!\w)"
+    r"[A-Z\d](?<!\w.)(?:(?<=[A-CEGHJ-PR-TW-Z])[A-CEGHJ-NPR-TW-Z](?: ?\d\d){3} ?[A-D]|(?<=\d)\d{7} \d [A-Z]{2}\d"
+    r"|(?<=\d)\d \d{6} [A-Z] \d{3}|(?<=[12]) \d\d \d\d \d[\dAB] \d{3} \d{3}(?: \d\d)?)(?!\w)"
 )
 _WORDS = re.compile(
     r"\b(?:ssn|social[ -]security|itin|sin|social[ -]insurance|nhs|nino?|national[ -](?:id|identity|insurance)"
@@ -92,39 +95,43 @@ class Candidate(NamedTuple):
     """Without separators, in capitals."""
 
 
-def find(text: str) -> Iterator[tuple[int, int]]:
+def find(text: str, seen: Seen) -> Iterator[tuple[int, int]]:
     """Where national ids stand.
 
     Args:
         text: with ASCII digits.
+        seen: what is known of the values of other texts of the same request.
     """
     words = Nearby(_WORDS, text)
     for match in _DIGITS.finditer(text):
-        yield from _first_known(words, match.start(), match[0])
+        yield from _first_known(words, seen, match.start(), match[0])
     for match in _MIXED.finditer(text):
         candidate = _candidate(match.start(), match[0])
         is_spelled_as_usual = match[0].isupper()
-        if _is_one(words, candidate, is_usual=is_spelled_as_usual):
+        if _is_one(words, seen, candidate, is_usual=is_spelled_as_usual):
             yield match.span()
     for match in _SPACED.finditer(text):
         candidate = _candidate(match.start(), match[0])
-        if any(check(candidate.compact) for check in SPACED.get(candidate.shape, ())):
+        if any(seen.of(check, candidate.compact) for check in SPACED.get(candidate.shape, ())):
             yield match.span()
 
 
-def _first_known(words: Nearby, start: int, found: str) -> Iterator[tuple[int, int]]:
+def _first_known(words: Nearby, seen: Seen, start: int, found: str) -> Iterator[tuple[int, int]]:
     """The whole stretch, or the longest run of its groups that is a number of somebody's."""
     shape = _shape(found)
     groups = [m.span() for m in _GROUP.finditer(found)]
     at = 0
     while at < len(groups):
         first = groups[at][0]
-        for upto in range(min(len(groups), at + MOST_GROUPS), at, -1):
+        for number in RUNS.get(shape[first : groups[at][1]], ()):
+            upto = at + number
+            if upto > len(groups):
+                continue
             last = groups[upto - 1][1]
             if shape[first:last] not in SHAPES:
                 continue
             candidate = Candidate(start + first, start + last, shape[first:last], _compact(found[first:last]))
-            if _is_one(words, candidate, is_usual=True):
+            if _is_one(words, seen, candidate, is_usual=True):
                 yield candidate.start, candidate.end
                 at = upto - 1
                 break
@@ -143,14 +150,14 @@ def _compact(found: str) -> str:
     return found.upper().translate(_NO_SEPARATORS)
 
 
-def _is_one(words: Nearby, candidate: Candidate, *, is_usual: bool) -> bool:
-    if is_usual and any(check(candidate.compact) for check in PLAIN.get(candidate.shape, ())):
+def _is_one(words: Nearby, seen: Seen, candidate: Candidate, *, is_usual: bool) -> bool:
+    if is_usual and any(seen.of(check, candidate.compact) for check in PLAIN.get(candidate.shape, ())):
         return True
     checks: Sequence[Check] = (*NAMED.get(candidate.shape, ()), *(() if is_usual else PLAIN.get(candidate.shape, ())))
     # The word first: a column of nine-digit numbers would otherwise be put through every check of the table.
     if not checks or words.before(candidate.start, BEFORE_CHARS) is None:
         return False
-    return any(check(candidate.compact) for check in checks)
+    return any(seen.of(check, candidate.compact) for check in checks)
 
 
 # -- checks that python-stdnum has not
@@ -227,16 +234,23 @@ def _has_date(number: str, month_at: int) -> bool:
 
 
 def _of(module: Any) -> Check:
-    return lambda number: bool(module.is_valid(number))
+    return lambda number: _is_valid(module, number)
+
+
+def _is_valid(module: Any, number: str) -> bool:
+    try:
+        return bool(module.is_valid(number))
+    except (LookupError, ValueError):  # the module's tables have gaps, in which the number may be somebody's
+        return True
 
 
 def _dated(module: Any, month_at: int) -> Check:
     """The same where a month and a day stand in the number: most numbers are ruled out by a glance at those."""
-    return lambda number: _has_date(number, month_at) and bool(module.is_valid(number))
+    return lambda number: _has_date(number, month_at) and _is_valid(module, number)
 
 
 def _begins(module: Any, *starts: str) -> Check:
-    return lambda number: number.startswith(starts) and bool(module.is_valid(number))
+    return lambda number: number.startswith(starts) and _is_valid(module, number)
 
 
 PLAIN: Final[Mapping[str, Sequence[Check]]] = {
@@ -323,3 +337,9 @@ SPACED: Final[Mapping[str, Sequence[Check]]] = {
 }
 
 SHAPES: Final = frozenset(PLAIN) | frozenset(NAMED)
+
+RUNS: Final[Mapping[str, Sequence[int]]] = {
+    first: sorted({shape.count(" ") + 1 for shape in SHAPES if shape.split(" ")[0] == first}, reverse=True)
+    for first in {shape.split(" ")[0] for shape in SHAPES}
+}
+"""Of how many groups a number may be that begins with such a one, the longest first."""

@@ -15,6 +15,7 @@ from typing import Final
 from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, PhoneMetadata
 
 from hermes.admission.nearby import Nearby
+from hermes.admission.seen import Seen
 
 BEFORE_CHARS: Final = 28
 FEWEST_DIGITS, MOST_DIGITS = 7, 15
@@ -26,15 +27,18 @@ HOME_CODES: Final = (49, 44, 33, 39, 31, 41, 43, 32, 46, 47, 61, 64, 91, 81, 82,
 """Of countries whose own numbers begin with a nought, or are dialled with one, and are written without the code."""
 
 _S: Final = r"[ \u00a0\u202f./-]"
-_ABROAD = re.compile(rf"(?<![\w.@/+-])(?:\+|00)(?:{_S}|\()?[1-9](?:(?:{_S}|[()]){{0,3}}\d){{6,14}}(?!\w|[.:]\d)")
+_ABROAD = re.compile(
+    rf"[+0](?<![\w.@/+-].)(?:(?<=\+)|(?<=0)0)(?:{_S}|\()?[1-9](?:(?:{_S}|[()]){{0,3}}\d){{6,14}}(?!\w|[.:]\d)"
+)
 _AT_HOME = re.compile(
-    rf"(?<![\w.:@/+-])(?:\(0\d{{1,5}}\)|0\d{{1,5}})(?:{_S}{{1,3}}\d{{2,8}}){{1,5}}(?!\w|[.:/-]\d)"
-    rf"|(?<![\w.:@/+-])0[1-9]\d{{8,9}}(?!\w|[.:/-]\d)"
+    rf"[(0](?<![\w.:@/+-].)(?:(?:(?<=\()0\d{{1,5}}\)|(?<=0)\d{{1,5}})(?:{_S}{{1,3}}\d{{2,8}}){{1,5}}"
+    rf"|(?<=0)[1-9]\d{{8,9}})(?!\w|[.:/-]\d)"
 )
 _AMERICAN = re.compile(
-    r"(?<![\w.:@/+-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d([ .-]))[2-9]\d\d(?(1)\1|[ .-])\d{4}(?!\w|[.:/-]\d)"
+    r"[1-9(](?<![\w.:@/+-].)(?:(?<=1)[ .-](?:\([2-9]\d\d\) ?|[2-9]\d\d([ .-]))|(?<=\()[2-9]\d\d\) ?"
+    r"|(?<=[2-9])\d\d([ .-]))[2-9]\d\d(?(1)\1|(?(2)\2|[ .-]))\d{4}(?!\w|[.:/-]\d)"
 )
-_SAID = re.compile(rf"(?<![\w.:@/+-])\(?\d(?:(?:{_S}|[()]){{0,2}}\d){{6,13}}(?!\w|[.:/-]\d)")
+_SAID = re.compile(rf"[(\d](?<![\w.:@/+-].)(?:(?<=\d)|(?<=\()\d)(?:(?:{_S}|[()]){{0,2}}\d){{6,13}}(?!\w|[.:/-]\d)")
 _WORDS = re.compile(
     r"\b(?:tele?(?:phone|fon|fono|foon|fonnummer)?|t[ée]l[ée]phone|t[ée]l|phone|ph|mobile?|mobil|m[óo]vil|cell(?:phone)?"
     r"|celular|whats ?app|sms|fax|handy|rufnummer|ligne directe|portable|gsm|ring(?: me)?|dial|text me(?: on| at)?"
@@ -45,26 +49,28 @@ _WORDS = re.compile(
 _BETWEEN = re.compile(r"\W{0,3}(?:\w{1,10}\W{1,3}){0,2}")
 """What may stand between such a word and the number: "my mobile is", "WhatsApp (Dana)"."""
 
+_NO_DIGIT = re.compile(r"\D")
 _DATE = re.compile(
     r"(?:(?:0?[1-9]|[12]\d|3[01])([./-])(?:0?[1-9]|1[0-2])\1(?:\d{4}|\d\d)|\d{4}([./-])\d{1,2}\2\d{1,2})(?![./-]?\d)"
 )
 
 
-def find(text: str) -> Iterator[tuple[int, int]]:
+def find(text: str, seen: Seen) -> Iterator[tuple[int, int]]:
     """Where telephone numbers stand; the same place may come twice.
 
     Args:
         text: with ASCII digits.
+        seen: what is known of the values of other texts of the same request.
     """
     words = Nearby(_WORDS, text)
     for match in _ABROAD.finditer(text):
-        if end := _end_of_international(match[0]):
+        if end := seen.of(_end_of_international, match[0]):
             yield match.start(), match.start() + end
     for match in _AT_HOME.finditer(text):
-        if not _DATE.match(match[0]) and _is_somebodys(_digits(match[0])):
+        if not _DATE.match(match[0]) and seen.of(_is_somebodys, _digits(match[0])):
             yield match.span()
     for match in _AMERICAN.finditer(text):
-        if _is_of(1, _digits(match[0])[-10:]):
+        if seen.of(_is_american, _digits(match[0])[-10:]):
             yield match.span()
     for match in _SAID.finditer(text):
         word_end = words.before(match.start(), BEFORE_CHARS)
@@ -102,6 +108,10 @@ def _is_somebodys(digits: str) -> bool:
     )
 
 
+def _is_american(national: str) -> bool:
+    return _is_of(1, national)
+
+
 def _is_of(code: int, national: str) -> bool:
     pattern = _plan(code)
     return pattern is not None and pattern.fullmatch(national) is not None
@@ -121,4 +131,4 @@ def _plan(code: int) -> re.Pattern[str] | None:
 
 
 def _digits(found: str) -> str:
-    return re.sub(r"\D", "", found)
+    return found if found.isdecimal() else _NO_DIGIT.sub("", found)

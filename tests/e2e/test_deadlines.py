@@ -76,6 +76,19 @@ def test_a_stream_that_has_begun_ends_in_time_too(world: World, rest: bytes, who
     assert world.gateway.row(got)["status"] == "interrupted"
 
 
+def test_a_text_that_cannot_be_looked_through_in_time_is_not_sent(world: World) -> None:
+    world.configure(residency={"rules": [{"match": {"detected": ["email", "phone"]}, "action": "redact"}]})
+    text = "".join(f"user{number}@example.com +49 30 {900_000 + number} " for number in range(100_000))
+
+    got = world.gateway.chat(text, headers=IN_TIME)
+
+    assert (got.status, got.error["type"]) == (504, "timeout")
+    assert "could not be looked through" in got.error["message"]
+    assert got.took_s < TIME_S + 10 * SPARE_S  # megabytes have to arrive first
+    assert world.gateway.row(got)["status"] == "error"
+    assert world.primary.calls == []
+
+
 def test_every_endpoint_gets_its_own_time_and_all_of_them_together_the_tiers(world: World) -> None:
     world.configure(simple=[world.endpoint(world.primary, model=f"m{n}", timeout_seconds=0.3) for n in range(9)])
     world.primary.script(replies.silence())

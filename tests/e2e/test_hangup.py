@@ -40,6 +40,22 @@ def only_row(world: World, user: str) -> dict[str, Any]:
     return row
 
 
+def test_while_the_request_is_looked_through_for_personal_data(world: World) -> None:
+    rule = {"match": {"detected": ["email", "phone"]}, "action": "redact"}
+    world.configure(simple=[world.endpoint(world.primary, timeout_seconds=60)], residency={"rules": [rule]})
+    text = "".join(f"user{number}@example.com +49 30 {900_000 + number} " for number in range(150_000))
+    user = new_user()
+    exchange = world.gateway.open_chat(text, user=user)
+    time.sleep(0.5)
+
+    exchange.vanish("fin")
+    left_at = time.monotonic()
+    assert world.gateway.usage(user_id=user)
+    assert time.monotonic() - left_at < 5 * WITHIN_S  # rows come to the database in batches
+    assert only_row(world, user)["status"] == "client_disconnected"
+    assert world.primary.calls == []
+
+
 @HOW
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize(

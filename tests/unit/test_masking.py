@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 import string
 from typing import Any
 
@@ -15,6 +17,7 @@ from hermes.admission.personal_data import KINDS
 from hermes.chatrequest import ChatRequest
 from hermes.contractrequest import ContractRequest, with_house_voice
 from hermes.embeddingrequest import EmbeddingRequest
+from hermes.errors import InvalidRequest
 from hermes.upstream.restoring import Placeholders
 
 EVERY = frozenset(KINDS)
@@ -208,6 +211,73 @@ def test_a_text_that_begins_as_a_file_is_looked_through_where_it_goes_on() -> No
 
     assert masked(user(f"{picture} write to {ADDRESS}")).found == {"email": 1}
     assert masked(user(f"{picture}4111111111111111")).found == {}
+
+
+IBAN = "DE89370400440532013000"
+PICTURE = base64.b64encode(random.Random(1).randbytes(30_000)).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"data:a/b;base64,;IBAN:{IBAN};please-pay", id="no base64"),
+        pytest.param(f"data:a/b;base64,{IBAN}", id="too short for a file"),
+        pytest.param(f"data:image/png;base64,{PICTURE};IBAN:{IBAN};please-pay", id="behind a file"),
+        pytest.param(f"data:image/png;base64,{PICTURE[:20_000]}{IBAN}{PICTURE[20_000:]}", id="within a file"),
+        pytest.param(f"{PICTURE[:16_370]}{IBAN}{PICTURE[:8000]}", id="where base64 is cut"),
+        pytest.param("A" * 600 + IBAN, id="behind letters"),
+        pytest.param("A" * 3000 + " " + IBAN, id="behind letters and a blank"),
+        pytest.param(IBAN + "A" * 600, id="before letters"),
+    ],
+)
+def test_what_looks_like_a_file_hides_no_account(text: str) -> None:
+    found = masked(user(text))
+
+    assert found.found == {"iban": 1}
+    assert IBAN.encode() not in sent(found)
+
+
+def test_a_file_stays_as_it_is() -> None:
+    whole = base64.b64encode(random.Random(2).randbytes(2_000_000)).decode()
+
+    assert masked(user(f"data:image/png;base64,{whole}")).found == {}
+    assert masked(user(whole)).found == {}
+
+
+def test_every_member_is_looked_through_names_too() -> None:
+    found = masked({**user("hi"), "stream_options": {"a": ADDRESS}, "user": ADDRESS, "response_format": {ADDRESS: 1}})
+
+    assert found.found == {"email": 3}
+    assert ADDRESS.encode() not in sent(found)
+    assert mask(ChatRequest.parse(json.dumps({**user("hi"), ADDRESS: 1}).encode()), None, EVERY, frozenset()).found
+    with pytest.raises(InvalidRequest, match="name of a field"):
+        masked({**user("hi"), ADDRESS: 1})
+
+
+class TooLateError(Exception):
+    """Somebody's time is over."""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("".join(f"a{number}@b.de " for number in range(30_000)), id="addresses"),
+        pytest.param(json.dumps(list(range(12_345_678, 12_345_678 + 20_000))), id="numbers in JSON"),
+        pytest.param("1 " * 200_000, id="digits"),
+        pytest.param("some words " * 200_000, id="words"),
+    ],
+)
+def test_the_search_ends_when_the_time_is_over(content: str) -> None:
+    checked = 0
+
+    def check() -> None:
+        nonlocal checked
+        checked += 1
+        if checked == 3:
+            raise TooLateError
+
+    with pytest.raises(TooLateError):
+        mask(ChatRequest.parse(json.dumps(user(content)).encode()), None, EVERY, EVERY, check)
 
 
 def test_json_in_a_text_stays_json_with_blanks_around_it() -> None:

@@ -20,6 +20,8 @@ def found(text: str) -> list[tuple[str, str]]:
         pytest.param("mail a.b+c@mail.example.co.uk, now", [("email", "a.b+c@mail.example.co.uk")], id="address"),
         pytest.param("jürgen@bücher.example", [("email", "jürgen@bücher.example")], id="letters of any script"),
         pytest.param("<u@b.ie>; o'neil@example.ie", [("email", "u@b.ie"), ("email", "o'neil@example.ie")], id="two"),
+        pytest.param("a@b.ie|c@d.ie=e@f.ie", [("email", "a@b.ie"), ("email", "c@d.ie"), ("email", "e@f.ie")], id="row"),
+        pytest.param("no. 145136195801017540", [("national_id", "145136195801017540")], id="a district without a name"),
         pytest.param("mailto:user@example.com?subject=x", [("email", "user@example.com")], id="mailto"),
         pytest.param("DE89 3704 0044 0532 0130 00 BIC COBA", [("iban", "DE89 3704 0044 0532 0130 00")], id="IBAN"),
         pytest.param("gb82west12345698765432", [("iban", "gb82west12345698765432")], id="IBAN in small letters"),
