@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stdnum import luhn
@@ -56,6 +57,9 @@ from hermes.admission.nearby import Nearby
 from hermes.admission.seen import Seen
 
 Check = Callable[[str], bool]
+
+MOST_SHAPES: Final = 4096
+"""So many shapes of stretches are remembered; nothing of a value is in them."""
 
 BEFORE_CHARS: Final = 40
 """So far before a number a word may stand that says what it is."""
@@ -119,23 +123,29 @@ def find(text: str, seen: Seen) -> Iterator[tuple[int, int]]:
 def _first_known(words: Nearby, seen: Seen, start: int, found: str) -> Iterator[tuple[int, int]]:
     """The whole stretch, or the longest run of its groups that is a number of somebody's."""
     shape = _shape(found)
-    groups = [m.span() for m in _GROUP.finditer(found)]
-    at = 0
-    while at < len(groups):
-        first = groups[at][0]
-        for number in RUNS.get(shape[first : groups[at][1]], ()):
-            upto = at + number
-            if upto > len(groups):
-                continue
-            last = groups[upto - 1][1]
-            if shape[first:last] not in SHAPES:
-                continue
+    free = 0
+    for first, lasts in _runs(shape):
+        if first < free:
+            continue
+        for last in lasts:
             candidate = Candidate(start + first, start + last, shape[first:last], _compact(found[first:last]))
             if _is_one(words, seen, candidate, is_usual=True):
                 yield candidate.start, candidate.end
-                at = upto - 1
+                free = last
                 break
-        at += 1
+
+
+@lru_cache(maxsize=MOST_SHAPES)
+def _runs(shape: str) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Where numbers may begin in a stretch of such a shape, and where each may end, the last place first."""
+    groups = [match.span() for match in _GROUP.finditer(shape)]
+    runs = []
+    for at, (first, end) in enumerate(groups):
+        numbers = (number for number in RUNS.get(shape[first:end], ()) if at + number <= len(groups))
+        lasts = (groups[at + number - 1][1] for number in numbers)
+        if known := tuple(last for last in lasts if shape[first:last] in SHAPES):
+            runs.append((first, known))
+    return tuple(runs)
 
 
 def _candidate(start: int, found: str) -> Candidate:
