@@ -51,6 +51,9 @@ class ChatRequest:
     route: str = "/chat/completions"
     """What is added to a provider's base URL."""
 
+    counted: str = "messages"
+    """The field that `messages` have been read from."""
+
     members: Sequence[Member] | None = None
     """Where the fields stand in the bytes, where that was found on the way."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from hermes import rawjson
-from hermes.chatrequest import parse_object
+from hermes import largejson, rawjson
+from hermes.chatrequest import read_object
 from hermes.errors import InvalidRequest
 from hermes.jsonmap import Member
 
@@ -27,6 +27,9 @@ class EmbeddingRequest:
     stream: bool = False
     wants_usage: bool = False
     route: str = "/embeddings"
+    counted: str = "input"
+    """The field that `messages` have been made of."""
+
     members: Sequence[Member] | None = None
     changes: Mapping[str, bytes] = field(default_factory=dict)
     """Members that are not sent as the caller wrote them, as JSON; the body has them already."""
@@ -40,14 +43,14 @@ class EmbeddingRequest:
         Raises:
             InvalidRequest: it is no JSON object with an input.
         """
-        body = parse_object(raw)
+        body, members = read_object(raw)
         texts = _listed(body)
         if not isinstance(texts, list) or not texts or texts == [""]:
             raise InvalidRequest("input must be a text, or a list of texts or tokens.", param="input")
         model = body.get("model", "")
         if not isinstance(model, str | None):
             raise InvalidRequest("model must be a string.", param="model")
-        return cls(raw, body, [{"role": "user", "content": _text(texts)}], model or "")
+        return cls(raw, body, [{"role": "user", "content": _text(texts)}], model or "", members=members)
 
     def outgoing(self, model: str, *, ask_usage: bool) -> list[bytes]:
         """The body for a provider."""
@@ -78,9 +81,12 @@ def _listed(body: Mapping[str, Any]) -> Any:
 
 
 def _text(texts: list[Any]) -> str:
-    """The input as one text; a list of token numbers counts as so many words."""
-    return " ".join(text if isinstance(text, str) else " ".join("0" for _ in _tokens(text)) for text in texts)
+    """The input as one text; a list of token numbers counts as so many words, and what else there is as its JSON."""
+    return " ".join(map(_text_of, texts))
 
 
-def _tokens(item: Any) -> list[Any]:
-    return item if isinstance(item, list) else [item]
+def _text_of(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    items = item if isinstance(item, list) else [item]
+    return " ".join(["0" if isinstance(one, int) else largejson.written(one).decode() for one in items])

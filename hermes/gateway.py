@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hermes.accounting.exchange import Exchange
+from hermes.accounting.tokens import tokens_of_fields
 from hermes.admission.auth import Authenticator
 from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
@@ -22,7 +23,7 @@ from hermes.directory import DirectoryBox
 from hermes.errors import InvalidRequest
 from hermes.evaluation.shadow import Shadow
 from hermes.halves import LOCAL_EMBEDDER, Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
-from hermes.knowing import Knowing
+from hermes.knowing import Knowing, may_add_tokens
 from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy, PolicyBox
@@ -142,7 +143,9 @@ class Gateway:
 
             # May it run, as far as limits and budgets say? The exchange gives back what it does not use.
             estimate = Estimate(
-                incoming.chat.body, exchange.prompt_tokens, lambda: half.could_answer(incoming, policy, directory)
+                incoming.chat.body,
+                lambda: exchange.billed_tokens() + may_add_tokens(incoming, policy),
+                lambda: half.could_answer(incoming, policy, directory),
             )
             hold = self._quota.reserve(incoming.principal, directory, policy, estimate, incoming.function_name)
             exchange.holds(hold.settle)
@@ -300,7 +303,13 @@ class Gateway:
         record = exchange.record
         record.role, record.function_name, record.use_case = incoming.role, incoming.function_name, incoming.use_case
         chat = incoming.chat
-        exchange.asked(chat.messages, incoming.principal, stream=chat.stream, preview=preview)
+        exchange.asked(
+            chat.messages,
+            incoming.principal,
+            stream=chat.stream,
+            preview=preview,
+            fields_tokens=lambda: tokens_of_fields(chat.raw, chat.body, chat.members, chat.counted),
+        )
 
     def _note_decision(self, decision: Decision, cascade: Cascade, *, stream: bool) -> None:
         self._metrics.request(decision.tier, stream)

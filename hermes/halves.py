@@ -18,8 +18,8 @@ from hermes.embeddingrequest import EmbeddingRequest
 from hermes.errors import InvalidRequest
 from hermes.metadata import classes_of, name_of, session_of
 from hermes.policy import Policy
-from hermes.routing.router import Asked, Router
-from hermes.types import ANYONE, Allowance, Cascade, Decision, Endpoint, Price, Principal
+from hermes.routing.router import Asked, Router, named_tier
+from hermes.types import ANYONE, Allowance, Cascade, Decision, Endpoint, Price, Principal, Tier
 from hermes.upstream.catalog import pinned
 
 
@@ -91,7 +91,9 @@ class Half(Protocol):
         """Who shall answer, and why (None: there was nothing to decide)."""
 
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
-        """Whoever may be the first to be asked: nothing is decided yet, and a budget must hold for the dearest."""
+        """Whoever may answer, also in another's place: nothing is decided yet, and a budget must hold for the dearest.
+        A budget may still move the request to the simple tier.
+        """
 
     def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         """Whoever may be asked at all, whatever is decided."""
@@ -138,7 +140,13 @@ class RouterHalf:
         return decision, policy.cascades[decision.tier]
 
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
-        return [*_primaries(policy), *_pinned_first(policy, directory, incoming.chat.model)]
+        named = named_tier(policy, incoming.forced_tier, incoming.chat.model)
+        if named is None:
+            return [endpoint for cascade in policy.cascades.values() for endpoint in cascade.endpoints]
+        tier, source = named
+        if source == "role":
+            return _of_role(policy, directory, tier, incoming.chat.model)
+        return _of_role(policy, directory, tier, None)
 
     def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         return [*policy.endpoints().values(), *_pinned_first(policy, directory, incoming.chat.model)]
@@ -176,7 +184,8 @@ class ContractHalf:
         return Decision(tier, "role"), pinned(policy, tier, directory.pins.get(f"model.{role}"))
 
     def could_answer(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
-        return [*_primaries(policy), *_pinned_first(policy, directory, incoming.role or "")]
+        role = incoming.role or ""
+        return _of_role(policy, directory, policy.gateway.roles[role], role)
 
     def reachable(self, incoming: Incoming, policy: Policy, directory: Directory) -> list[Endpoint]:
         return [*policy.endpoints().values(), *_pinned_first(policy, directory, incoming.role or "")]
@@ -212,8 +221,11 @@ class EmbeddingHalf:
         ]
 
 
-def _primaries(policy: Policy) -> list[Endpoint]:
-    return [cascade.endpoints[0] for cascade in policy.cascades.values()]
+def _of_role(policy: Policy, directory: Directory, tier: Tier, role: str | None) -> list[Endpoint]:
+    """The tier's endpoints with a role's pin, and those of the simple tier."""
+    pin = directory.pins.get(f"model.{role}") if role is not None else None
+    endpoints = pinned(policy, tier, pin).endpoints
+    return [*endpoints, *policy.cascades["simple"].endpoints] if tier != "simple" else list(endpoints)
 
 
 def _pinned_first(policy: Policy, directory: Directory, role: str) -> list[Endpoint]:

@@ -20,6 +20,8 @@ from hermes.routing.conversation import last_user_text
 from hermes.types import Allowance, Cascade
 from hermes.upstream.lifeline import Lifeline
 
+CHARS_PER_TOKEN = 2
+
 
 class Knowing:
     """The gateway's way to knowledge."""
@@ -84,3 +86,11 @@ class Knowing:
         exchange.settle("ok", usage=usage)
         told = [("X-Hermes-Model", LOCAL_EMBEDDER.model), ("X-Hermes-Cost-Usd", "0.000000000")]
         return Reply(200, [*told, *headers, ("Content-Type", "application/json")], [body])
+
+
+def may_add_tokens(incoming: Incoming, policy: Policy) -> int:
+    """How many tokens the operator's documents may add to a request's prompt; of a text in two bytes a character."""
+    if incoming.role is None or not policy.knowledge.enabled:
+        return 0
+    is_asked = is_asked_for(incoming.context_hint, incoming.use_case, policy.knowledge)
+    return policy.knowledge.max_chars // CHARS_PER_TOKEN if is_asked else 0

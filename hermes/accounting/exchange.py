@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from hermes.accounting.prices import format_usd
-from hermes.accounting.tokens import tokens_of_messages, usage_from
+from hermes.accounting.tokens import PromptSize, usage_from
 from hermes.errors import BooksUnreadable, ClientGone, GatewayDisabled, HermesError, ResidencyBlocked, UpstreamFailed
 from hermes.types import Attempt, Decision, Endpoint, Principal, Status, Usage, UsageRecord
 
@@ -50,7 +50,9 @@ class Exchange:
         self._messages: Sequence[Any] = ()
         self._endpoint: Endpoint | None = None
         self._waited_ms = 0.0
+        self._size: PromptSize | None = None
         self._prompt_tokens: int | None = None
+        self._fields_tokens: Callable[[], int] = int
         self._settled = False
         self._is_bound = False
         self._give_back: Callable[[Usage | None, int | None], None] | None = None
@@ -71,9 +73,22 @@ class Exchange:
         """Whose key it is; known before anything of the request is read."""
         self.record.key_id = principal.key_id
 
-    def asked(self, messages: Sequence[Any], principal: Principal, *, stream: bool, preview: str | None) -> None:
-        """Who asks for what."""
+    def asked(
+        self,
+        messages: Sequence[Any],
+        principal: Principal,
+        *,
+        stream: bool,
+        preview: str | None,
+        fields_tokens: Callable[[], int] = int,
+    ) -> None:
+        """Who asks for what.
+
+        Args:
+            fields_tokens: estimates what the request has beside its messages, tools for example.
+        """
         self._messages = messages
+        self._fields_tokens = fields_tokens
         self.record.user_id = principal.user_id
         self.record.key_id = principal.key_id
         self.record.stream = stream
@@ -111,7 +126,7 @@ class Exchange:
         Args:
             noted: for the row's details.
         """
-        self._messages, self._prompt_tokens = messages, None
+        self._messages, self._size, self._prompt_tokens = messages, None, None
         self.record.details = {**self.record.details, "knowledge": dict(noted)}
 
     def tried(self, attempt: Attempt) -> None:
@@ -138,10 +153,16 @@ class Exchange:
         return self.record.overhead_ms
 
     def prompt_tokens(self) -> int:
-        """A low estimate of the prompt's size."""
+        """A low estimate of the messages' size."""
         if self._prompt_tokens is None:
-            self._prompt_tokens = tokens_of_messages(self._messages)
+            self._size = PromptSize(self._messages)
+            self._prompt_tokens = self._size.tokens()
         return self._prompt_tokens
+
+    def billed_tokens(self) -> int:
+        """What the provider may bill as the prompt: whatever there is beside the known texts is counted as well."""
+        tokens = self.prompt_tokens() + self._fields_tokens()
+        return tokens + self._size.unknown_tokens() if self._size is not None else tokens
 
     # -- how it ends --------------------------------------------------------------------------------------
 
@@ -212,7 +233,7 @@ class Exchange:
         return usage, cost
 
     def _estimated(self, content_bytes: int) -> Usage:
-        prompt, completion = self.prompt_tokens(), -(-content_bytes // BYTES_PER_TOKEN)
+        prompt, completion = self.prompt_tokens() + self._fields_tokens(), -(-content_bytes // BYTES_PER_TOKEN)
         return Usage(prompt, completion, prompt + completion, estimated=True)
 
     def _prove(self, **more: Any) -> None:

@@ -2,17 +2,25 @@
 
 Providers send what they counted; that is what is billed. The estimate is for answers that come without, and for
 reservations before the answer. It needs no vocabulary: a token of today's models is about four bytes of UTF-8, and a
-word is at least one. Long texts and long conversations are judged by an even sample, and the more texts there are the
-less is looked at of each, so that the cost of estimating is bounded: a body of 64 MB takes a few milliseconds of the
-event loop, not seconds.
+word is at least one. The length of every text counts, so nothing is left out; how many tokens that length is, is judged
+by a sample in long texts and long conversations, at places that are drawn by lot: no caller knows where it will look.
+So the cost of estimating is bounded: a body of 64 MB takes a few milliseconds of the event loop, not seconds.
+
+Two figures are told of a prompt. The low one is of what is known to be text, name, call or picture. The other adds what
+a provider may bill besides: parts and fields that nobody has heard of, and recordings and files by their length.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from random import Random
+from typing import Any, Final
 
+from hermes import largejson
+from hermes.jsonmap import Member
 from hermes.types import Usage
 
 BYTES_PER_TOKEN = 4
@@ -37,19 +45,150 @@ EXACT_CHARS = 8192
 SLICE_CHARS = 512
 """Longer ones are measured in slices of so much."""
 
-EXACT_ITEMS = 512
-"""Lists (messages, parts, calls) up to here are counted whole, where there are not too many lists."""
+EXACT_TEXTS = 512
+"""So many texts are each looked at; of more, this many places."""
 
-MOST_ITEMS = 4096
 MOST_CHARS = 512 * 1024
-"""Of a whole conversation; each message gets its share, and each of its parts a share of that."""
+"""Looked at of a whole conversation; each text gets its share."""
 
-FEWEST_ITEMS = 8
-FEWEST_CHARS = 64
-"""No share is smaller."""
+AUDIO_CHARS_PER_TOKEN = 1000
+"""Base64 of speech at 64 kbit a second, ten tokens a second; what is less compressed is shorter than it looks."""
 
-TokensOf = Callable[[Any, int, int], int]
-"""Estimates an item, looking at so many further items and so many characters."""
+FILE_CHARS_PER_TOKEN = 6
+"""Base64 of text, three quarters of it bytes. A file may be nothing else."""
+
+UNKNOWN_TOKENS_MAX = 2_000_000
+"""Set aside for what nobody has heard of, which may be a film in base64; few models read more."""
+
+PICTURES: Final = frozenset({"image_url", "input_image", "image"})
+RECORDINGS: Final = frozenset({"input_audio", "audio"})
+FILES: Final = frozenset({"file", "input_file"})
+PAYLOADS: Final = frozenset(
+    {"image_url", "image", "input_audio", "audio", "file", "file_data", "source", "data", "type"}
+)
+"""Where a part of these kinds has its base64."""
+
+TEXTS_OF_MESSAGE: Final = frozenset({"name", "refusal", "reasoning_content"})
+TEXTS_OF_PART: Final = frozenset({"text", "refusal"})
+MARKS: Final = frozenset({"role", "type", "id", "tool_call_id", "index"})
+"""Never billed for their length, as long as it is what it should be."""
+
+MARK_CHARS = 128
+MOST_CALLS = 512
+"""Of tools, in one message; a longer list is judged by its length as JSON."""
+
+UNBILLED_FIELDS: Final = frozenset({"messages", "model", "metadata", "user", "logit_bias", "stream_options"})
+"""Of a request: what no model reads, and what is counted by itself."""
+
+
+_lot: Final = Random().random  # noqa: S311 — seeded by the system; nobody sees enough of it to tell what comes
+
+
+class PromptSize:
+    """What a list of messages holds; nothing is measured before it is asked for."""
+
+    __slots__ = ("_flat", "_texts", "_unknown", "_unknown_texts", "_unknown_tokens")
+
+    def __init__(self, messages: object) -> None:
+        """Takes OpenAI's `messages`; what is not one counts nothing, so any JSON value may be given."""
+        self._flat = 0
+        self._texts: list[str] = []
+        self._unknown: list[Any] = []
+        self._unknown_texts: list[str] = []
+        self._unknown_tokens = 0
+        for message in _listed(messages):
+            if isinstance(message, dict):
+                self._add_message(message)
+
+    def tokens(self) -> int:
+        """Of all texts, names and tool calls by their length; of pictures, recordings and files a flat figure."""
+        return self._flat + tokens_of_texts(self._texts)
+
+    def unknown_tokens(self) -> int:
+        """What may be billed beyond that: the length of what is not known, and of recordings and files."""
+        tokens = self._unknown_tokens
+        if self._unknown_texts:
+            tokens += tokens_of_texts(self._unknown_texts)
+        if self._unknown:
+            tokens += tokens_of_json(self._unknown)
+        return min(tokens, UNKNOWN_TOKENS_MAX)
+
+    def _add_message(self, message: Mapping[str, Any]) -> None:
+        self._flat += TOKENS_PER_MESSAGE
+        for key, value in message.items():
+            if key == "content":
+                self._add_content(value)
+            elif key in MARKS and isinstance(value, str) and len(value) <= MARK_CHARS:
+                continue
+            elif key == "tool_calls" and isinstance(value, list) and len(value) <= MOST_CALLS:
+                for call in value:
+                    self._add_call(call)
+            elif key == "function_call" and isinstance(value, dict):
+                self._add_call({"function": value})
+            else:
+                self._add_value(key, value, is_text=key in TEXTS_OF_MESSAGE)
+
+    def _add_content(self, content: Any) -> None:
+        if isinstance(content, str):
+            if content:
+                self._texts.append(content)
+        elif isinstance(content, list):
+            for part in content:
+                self._add_part(part)
+        else:
+            self._add_value("content", content, is_text=False)
+
+    def _add_part(self, part: Any) -> None:
+        if not isinstance(part, dict):
+            self._add_value("", part, is_text=True)
+            return
+        kind = part.get("type")
+        if kind == "text" and len(part) == 2 and isinstance(text := part.get("text"), str):
+            if text:
+                self._texts.append(text)
+            return
+        if not isinstance(kind, str) or not self._add_media(kind, part):
+            for key, value in part.items():
+                self._add_value(key, value, is_text=key in TEXTS_OF_PART)
+
+    def _add_media(self, kind: str, part: Mapping[str, Any]) -> bool:
+        """A picture, a recording or a file; False where it is none of them."""
+        if kind in PICTURES:
+            self._flat += TOKENS_PER_IMAGE
+        elif kind in RECORDINGS:
+            self._flat += TOKENS_PER_AUDIO
+            self._unknown_tokens += max(0, _payload_chars(part) // AUDIO_CHARS_PER_TOKEN - TOKENS_PER_AUDIO)
+        elif kind in FILES:
+            self._flat += TOKENS_PER_FILE
+            self._unknown_tokens += max(0, _payload_chars(part) // FILE_CHARS_PER_TOKEN - TOKENS_PER_FILE)
+        else:
+            return False
+        for key, value in part.items():
+            if key not in PAYLOADS:
+                self._add_value(key, value, is_text=False)
+        return True
+
+    def _add_call(self, call: Any) -> None:
+        """A tool call: `function` with name and arguments, or `custom` with name and input."""
+        if not isinstance(call, dict):
+            self._add_value("", call, is_text=False)
+            return
+        for key, value in call.items():
+            if key in {"function", "custom"} and isinstance(value, dict):
+                for name, said in value.items():
+                    self._add_value(name, said, is_text=name in {"name", "arguments", "input"})
+            else:
+                self._add_value(key, value, is_text=False)
+
+    def _add_value(self, key: str, value: Any, *, is_text: bool) -> None:
+        if not value or isinstance(value, (bool, int, float)):
+            return
+        if is_text and isinstance(value, str):
+            self._texts.append(value)
+        elif not isinstance(value, str):
+            self._unknown.append(value)
+        elif key not in MARKS or len(value) > MARK_CHARS:
+            self._unknown_texts.append(value)
 
 
 def estimate_tokens(text_bytes: int, words: int) -> int:
@@ -62,10 +201,32 @@ def tokens_of_text(text: str, chars: int = EXACT_CHARS) -> int:
     chars = min(chars, EXACT_CHARS)
     if len(text) <= chars:
         return _tokens_of_short(text)
-    slices = max(1, chars // SLICE_CHARS)
-    step, width = len(text) // slices, chars // slices
-    sample = "".join(text[start : start + width] for start in range((step - width) // 2, step * slices, step))
+    sample = "".join(text[start:end] for start, end in _slices(len(text), chars))
     return math.ceil(_tokens_of_short(sample) * len(text) / len(sample))
+
+
+def tokens_of_texts(texts: Sequence[str]) -> int:
+    """Estimated tokens of all the texts. Where they are very many, places are drawn by lot among their characters, so
+    that a text is looked at as often as it is long: a few milliseconds.
+    """
+    if len(texts) <= EXACT_TEXTS:
+        chars = MOST_CHARS // max(1, len(texts))
+        return sum([tokens_of_text(text, chars) for text in texts])
+    ends = list(accumulate(map(len, texts)))
+    step = ends[-1] / EXACT_TEXTS
+    tokens_per_char = 0.0
+    for stratum in range(EXACT_TEXTS):
+        place = min(int((stratum + _lot()) * step), ends[-1] - 1)
+        text = texts[bisect_right(ends, place)]
+        start = int(_lot() * (len(text) - SLICE_CHARS)) if len(text) > SLICE_CHARS else 0
+        piece = text[start : start + SLICE_CHARS]
+        tokens_per_char += _tokens_of_short(piece) / len(piece)
+    return math.ceil(tokens_per_char * step)
+
+
+def tokens_of_json(value: object) -> int:
+    """Estimated tokens of any JSON value, as long as it is when it is written without blanks."""
+    return tokens_of_text(value if isinstance(value, str) else largejson.written(value).decode())
 
 
 def tokens_of_messages(messages: object) -> int:
@@ -74,7 +235,31 @@ def tokens_of_messages(messages: object) -> int:
     Texts, names and tool calls are counted by their length; an image, a recording and a file by a flat figure, never by
     their base64.
     """
-    return _sum_of(messages, _tokens_of_message, MOST_ITEMS, MOST_CHARS)
+    return PromptSize(messages).tokens()
+
+
+def tokens_of_fields(
+    raw: bytes, body: Mapping[str, Any], members: Iterable[Member] | None, counted: str = "messages"
+) -> int:
+    """Estimated tokens of what a provider bills beside the messages: tools, schemas and every field that is not known.
+
+    Args:
+        raw: the request's bytes.
+        body: what they mean.
+        members: where the fields stand in them, where that is known: then a field of any length takes 20 µs.
+        counted: a further field that is counted already.
+    """
+    larger = [
+        name
+        for name, value in body.items()
+        if isinstance(value, (dict, list, str)) and value and name not in UNBILLED_FIELDS and name != counted
+    ]
+    if not larger:
+        return 0
+    if members is None:
+        return sum([tokens_of_json(body[name]) for name in larger])
+    names = frozenset(larger)
+    return sum([_tokens_of_bytes(raw, m.value_start, m.value_end) for m in members if m.key in names])
 
 
 def usage_from(payload: object) -> Usage | None:
@@ -114,69 +299,33 @@ def _tokens_of_short(text: str) -> int:
     return estimate_tokens(text_bytes, len(text.split()))
 
 
-def _tokens_of_message(message: object, items: int, chars: int) -> int:
-    if not isinstance(message, Mapping):
-        return 0
-    tokens = TOKENS_PER_MESSAGE + _tokens_of_content(message.get("content"), items, chars)
-    for key in ("name", "refusal", "reasoning_content"):
-        if value := message.get(key):
-            tokens += _tokens_of_value(value, chars)
-    if calls := message.get("tool_calls"):
-        tokens += _sum_of(calls, _tokens_of_call, items, chars)
-    if call := message.get("function_call"):
-        tokens += _tokens_of_call({"function": call}, items, chars)
-    return tokens
+def _tokens_of_bytes(raw: bytes, start: int, end: int) -> int:
+    """Estimated tokens of JSON in its bytes, of which some are looked at."""
+    size = end - start
+    if size <= EXACT_CHARS:
+        return estimate_tokens(size, len(raw[start:end].split()))
+    sample = b"".join(raw[start + first : start + last] for first, last in _slices(size, EXACT_CHARS))
+    return math.ceil(estimate_tokens(len(sample), len(sample.split())) * size / len(sample))
 
 
-def _tokens_of_content(content: object, items: int, chars: int) -> int:
-    if isinstance(content, str):
-        return tokens_of_text(content, chars)
-    return _sum_of(content, _tokens_of_part, items, chars)
+def _slices(length: int, chars: int) -> Iterable[tuple[int, int]]:
+    """Where to look at something longer than `chars`: in each of its equal parts at one place, drawn by lot."""
+    number = max(1, chars // SLICE_CHARS)
+    step, width = length // number, chars // number
+    for begin in range(0, step * number, step):
+        start = begin + int(_lot() * (step - width + 1))
+        yield start, start + width
 
 
-def _tokens_of_part(part: object, items: int, chars: int) -> int:
-    if isinstance(part, str):
-        return tokens_of_text(part, chars)
-    if not isinstance(part, Mapping):
-        return 0
-    kind = part.get("type")
-    if kind in ("image_url", "input_image", "image"):
-        return TOKENS_PER_IMAGE
-    if kind in ("input_audio", "audio"):
-        return TOKENS_PER_AUDIO
-    if kind in ("file", "input_file"):
-        return TOKENS_PER_FILE
-    return _tokens_of_value(part.get("text"), chars) + _tokens_of_value(part.get("refusal"), chars)
+def _payload_chars(part: Mapping[str, Any]) -> int:
+    """How much base64 there is in a recording or a file."""
+    held = [value for key, value in part.items() if key in PAYLOADS and key != "type"]
+    texts = [text for value in held for text in (value.values() if isinstance(value, dict) else (value,))]
+    return sum(len(text) for text in texts if isinstance(text, str))
 
 
-def _tokens_of_call(call: object, items: int, chars: int) -> int:
-    """A tool call: `function` with name and arguments, or `custom` with name and input."""
-    if not isinstance(call, Mapping):
-        return 0
-    tokens = 0
-    for key, text in (("function", "arguments"), ("custom", "input")):
-        what = call.get(key)
-        if isinstance(what, Mapping):
-            tokens += _tokens_of_value(what.get("name"), chars) + _tokens_of_value(what.get(text), chars)
-    return tokens
-
-
-def _tokens_of_value(value: object, chars: int) -> int:
-    return tokens_of_text(value, chars) if isinstance(value, str) else 0
-
-
-def _sum_of(listed: object, tokens_of: TokensOf, items: int, chars: int) -> int:
-    """The sum over all items of a list, looking at so many items and characters; of long lists, over an even sample,
-    scaled. What is no list counts nothing.
-    """
-    if not isinstance(listed, (list, tuple)) or not listed:
-        return 0
-    step = -(-len(listed) // min(items, EXACT_ITEMS))
-    sample = listed[::step] if step > 1 else listed
-    number = len(sample)
-    share, chars_share = max(items // number, FEWEST_ITEMS), max(chars // number, FEWEST_CHARS)
-    tokens = sum([tokens_of(item, share, chars_share) for item in sample])
-    return tokens if step == 1 else math.ceil(tokens * len(listed) / number)
+def _listed(value: object) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _utf8_bytes(text: str) -> int:

@@ -1,11 +1,13 @@
 """What a request may use at most, as far as that can be told before it is answered: what is set aside for it.
 
 Tokens are the prompt's and the longest answer that the caller allows, for each choice. Money is that at the dearest
-price of the models that could answer, since budgets are weighed before one is chosen.
+price of the models that could answer, since budgets are weighed before one is chosen. Figures are read as the most
+lenient of providers would, since what one of them takes is billed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
@@ -16,6 +18,21 @@ ANSWER_TOKENS: Final = 1024
 
 ANSWERS_TOKENS_MAX: Final = 1_000_000
 """No request has longer answers; a caller who says so must not lock a budget that others share."""
+
+THINKING_TOKENS: Final = 4096
+"""Set aside besides where the caller wants thinking and names neither its length nor the answer's."""
+
+LENGTHS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens", "n_predict")
+"""Which of them a provider heeds, nobody knows beforehand: the largest counts."""
+
+NUMBERS: Final = ("n", "best_of")
+"""How many answers are made; those that `best_of` does not choose are billed too."""
+
+THINKING: Final = (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
+THINKING_FIELDS: Final = frozenset({"thinking", "reasoning", "reasoning_effort"})
+THOUGHTLESS: Final = frozenset({"none", "minimal"})
+DIGITS_MAX: Final = 18
+BYTES_PER_TOKEN: Final = 4
 
 
 class Prices(Protocol):
@@ -47,17 +64,74 @@ class Estimate:
         return self._usage
 
     def nanousd(self, prices: Prices, unpriced_nanousd: int) -> int:
-        """The cost at the dearest of the endpoints; one without a known price counts as `unpriced_nanousd`."""
+        """The cost at the dearest of the endpoints; one without a known price counts as `unpriced_nanousd`.
+
+        Thinking and what a cache holds may have prices of their own: the dearer counts.
+        """
         usage = self.usage()
-        costs = (prices.cost_nanousd(endpoint, usage) for endpoint in self._could_answer())
-        return max((unpriced_nanousd if cost is None else cost for cost in costs), default=unpriced_nanousd)
+        special: Usage | None = None
+        costs: list[int | None] = []
+        for endpoint in self._could_answer():
+            costs.append(prices.cost_nanousd(endpoint, usage))
+            if endpoint.price is None or endpoint.price.cached_input_nanousd_per_mtok is not None:
+                special = special or _special(usage)
+                costs.append(prices.cost_nanousd(endpoint, special))
+        return max([unpriced_nanousd if cost is None else cost for cost in costs], default=unpriced_nanousd)
+
+
+def _special(usage: Usage) -> Usage:
+    """The same with a prompt from a cache and an answer that is thought."""
+    prompt, answers = usage.prompt_tokens, usage.completion_tokens
+    return Usage(prompt, answers, usage.total_tokens, prompt, answers, estimated=True)
 
 
 def _answers_tokens(body: Mapping[str, Any]) -> int:
-    one = _positive(body.get("max_completion_tokens")) or _positive(body.get("max_tokens")) or ANSWER_TOKENS
-    return min(one * (_positive(body.get("n")) or 1), ANSWERS_TOKENS_MAX)
+    one = _longest(body)
+    if body.keys() & THINKING_FIELDS:
+        one += _thinking_tokens(body)
+    if "prediction" in body:
+        one += _predicted_tokens(body["prediction"])
+    return min(one * max([_figure(body.get(name), 1) for name in NUMBERS]), ANSWERS_TOKENS_MAX)
 
 
-def _positive(value: object) -> int | None:
-    """The number, if it is a whole one over 0; what is not is the provider's business to refuse."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+def _longest(body: Mapping[str, Any]) -> int:
+    """The longest answer. A figure in a text may be heeded or not: it only makes the answer longer."""
+    plain = texts = 0
+    for name in LENGTHS:
+        value = body.get(name)
+        if isinstance(value, str):
+            texts = max(texts, _figure(value, 0))
+        elif value is not None:
+            plain = max(plain, _figure(value, 0))
+    return max(plain or ANSWER_TOKENS, texts)
+
+
+def _thinking_tokens(body: Mapping[str, Any]) -> int:
+    """What a model may think beside its answer, as far as the caller speaks of it."""
+    named = [_figure(part.get(key), 0) for name, key in THINKING if isinstance(part := body.get(name), Mapping)]
+    if tokens := max(named, default=0):
+        return tokens
+    reasoning = body.get("reasoning")
+    effort = body.get("reasoning_effort") or (reasoning.get("effort") if isinstance(reasoning, Mapping) else None)
+    wants = isinstance(effort, str) and effort not in THOUGHTLESS
+    return THINKING_TOKENS if wants and not any(_figure(body.get(name), 0) for name in LENGTHS) else 0
+
+
+def _predicted_tokens(prediction: object) -> int:
+    """What the caller foretells: where the model says something else, it is billed as if it had been said."""
+    content = prediction.get("content") if isinstance(prediction, Mapping) else None
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    sizes = (len(text) if text.isascii() else 2 * len(text) for text in texts if isinstance(text, str))
+    return -(-sum(sizes) // BYTES_PER_TOKEN)
+
+
+def _figure(value: object, otherwise: int) -> int:
+    """The number, rounded up, if it is one over 0; what is not is the provider's business to refuse."""
+    if value is None:
+        return otherwise
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        return otherwise
+    return value if isinstance(value, int) else math.ceil(value)

@@ -308,13 +308,19 @@ def _direction(session: Session) -> Literal["escalation", "de_escalation"]:
     return "escalation" if session.tier == "simple" else "de_escalation"
 
 
+def named_tier(policy: Policy, header: str | None, model: str | None) -> tuple[Tier, Source] | None:
+    """The tier that a header or a request's model names, and which of them; None where neither is a tier or a role."""
+    named = (header or "").strip().lower() or model
+    for tier in TIERS:
+        if tier == named:
+            return tier, "header"
+    role_tier = policy.gateway.roles.get(model or "")
+    return (role_tier, "role") if role_tier else None
+
+
 def _forced(policy: Policy, asked: Asked) -> tuple[Tier, Source] | None:
     """The tier that the caller names, by header or as the model, or the one of the role that stands as the model."""
     header = (asked.forced_tier_header or "").strip().lower()
     if header and header not in TIERS:
         raise InvalidRequest(f"{TIER_HEADER} must be one of {', '.join(TIERS)}.", param=TIER_HEADER)
-    for tier in TIERS:
-        if tier == (header or asked.requested_model):
-            return tier, "header"
-    role_tier = policy.gateway.roles.get(asked.requested_model or "")
-    return (role_tier, "role") if role_tier else None
+    return named_tier(policy, header, asked.requested_model)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hermes.accounting.prices import cost_nanousd
 from hermes.admission.estimate import Estimate
+from hermes.types import Endpoint, Price, Usage
 from tests.unit.quota_bench import FixedPrices, endpoint
 
 UNPRICED_NANOUSD = 700
@@ -31,6 +34,30 @@ def estimate(models: tuple[str, ...] = ("cheap",), **body: Any) -> Estimate:
         pytest.param({"max_tokens": "9", "n": [2]}, 1024, id="nonsense: no numbers"),
         pytest.param({"max_tokens": True, "n": True}, 1024, id="nonsense: true"),
         pytest.param({"max_tokens": 10**18, "n": 128}, 1_000_000, id="malice"),
+        pytest.param({"max_tokens": 100_000.0}, 100_000, id="a float"),
+        pytest.param({"max_tokens": 1999.5}, 2000, id="a part of a token"),
+        pytest.param({"max_tokens": "100000"}, 100_000, id="a figure in a text that a lenient provider may heed"),
+        pytest.param({"max_tokens": 5, "max_completion_tokens": "7"}, 7, id="a figure in a text beside one"),
+        pytest.param({"max_tokens": "٩٩٩٩"}, 1024, id="nonsense: digits that no number in JSON has"),
+        pytest.param({"max_tokens": "9" * 5000}, 1024, id="nonsense: a text of digits"),
+        pytest.param({"max_tokens": float("nan"), "n": float("inf")}, 1024, id="nonsense: no finite numbers"),
+        pytest.param({"max_tokens": 100_000, "max_completion_tokens": 1}, 100_000, id="the largest of both"),
+        pytest.param({"max_tokens": 1, "max_output_tokens": 500}, 500, id="another provider's name"),
+        pytest.param({"max_tokens": 5, "n": 3.0}, 15, id="three choices as a float"),
+        pytest.param({"max_tokens": 5, "best_of": 20, "n": 2}, 100, id="the best of twenty"),
+        pytest.param({"max_tokens": 100, "n": 100}, 10_000, id="a hundred choices"),
+        pytest.param({"max_tokens": 50, "reasoning_effort": "high"}, 50, id="thinking within a named length"),
+        pytest.param({"reasoning_effort": "high"}, 1024 + 4096, id="thinking of no named length"),
+        pytest.param({"reasoning": {"effort": "low"}}, 1024 + 4096, id="thinking, as another provider names it"),
+        pytest.param({"reasoning_effort": "minimal"}, 1024, id="next to no thinking"),
+        pytest.param({"max_tokens": 50, "thinking": {"budget_tokens": 9000}}, 9050, id="thinking beside the answer"),
+        pytest.param({"thinking": "yes", "reasoning": [1], "prediction": 5}, 1024, id="nonsense: no objects"),
+        pytest.param({"max_tokens": 50, "prediction": {"content": "abcd" * 100}}, 150, id="what is foretold"),
+        pytest.param(
+            {"max_tokens": 50, "prediction": {"content": [{"type": "text", "text": "ab" * 100}, 1]}},
+            100,
+            id="what is foretold, in parts",
+        ),
     ],
 )
 def test_how_long_the_answers_may_be(body: dict[str, Any], answers: int) -> None:
@@ -51,6 +78,17 @@ def test_how_long_the_answers_may_be(body: dict[str, Any], answers: int) -> None
 )
 def test_what_it_may_cost(models: tuple[str, ...], nanousd: int) -> None:
     assert estimate(models, max_tokens=90).nanousd(FixedPrices(), UNPRICED_NANOUSD) == nanousd
+
+
+def test_a_prompt_from_a_cache_that_is_dearer_than_others_counts_so() -> None:
+    class Listed:
+        def cost_nanousd(self, endpoint: Endpoint, usage: Usage) -> int | None:
+            return cost_nanousd(endpoint.price, usage) if endpoint.price is not None else None
+
+    price = Price(1_000_000, 0, cached_input_nanousd_per_mtok=3_000_000)
+    asked = Estimate({}, lambda: 10, lambda: [replace(endpoint("cheap"), price=price)])
+
+    assert asked.nanousd(Listed(), UNPRICED_NANOUSD) == 30
 
 
 def test_the_prompt_is_counted_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,11 +12,16 @@ from hermes.accounting.tokens import (
     TOKENS_PER_FILE,
     TOKENS_PER_IMAGE,
     TOKENS_PER_MESSAGE,
+    UNKNOWN_TOKENS_MAX,
+    PromptSize,
     estimate_tokens,
+    tokens_of_fields,
     tokens_of_messages,
     tokens_of_text,
     usage_from,
 )
+from hermes.chatrequest import ChatRequest
+from hermes.embeddingrequest import EmbeddingRequest
 from hermes.types import Usage
 
 
@@ -134,6 +140,144 @@ def test_the_estimate_of_many_texts_stays_within_a_hundredth(messages: int, part
     estimate = tokens_of_messages([{"role": "user", "content": content}] * messages)
 
     assert estimate == pytest.approx(messages * (TOKENS_PER_MESSAGE + each), rel=0.01)
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_no_caller_chooses_which_of_many_messages_are_counted(turn: int) -> None:
+    """Every second one is long, and whether the first one is tells nothing."""
+    texts = ["a" if number % 2 == turn else "word " * 300 for number in range(600)]
+    exact = 600 * TOKENS_PER_MESSAGE + 300 + 300 * 375
+
+    assert tokens_of_messages([{"role": "user", "content": text} for text in texts]) == pytest.approx(exact, rel=0.2)
+
+
+@pytest.mark.parametrize("place", [0, 1, 500, 4999])
+def test_one_long_message_among_thousands_is_seen(place: int) -> None:
+    messages = [{"role": "user", "content": "abcd"}] * 5000
+    messages[place] = {"role": "user", "content": "word " * 2_000_000}
+
+    assert tokens_of_messages(messages) == pytest.approx(2_500_000 + 5000 * 5, rel=0.01)
+
+
+def test_no_caller_knows_where_in_a_long_text_is_looked() -> None:
+    """Short words wherever an even sample would not see them."""
+    slices, looked, length = 16, 512, 160_000
+    step = length // slices
+    text = "".join(
+        ("a " * step)[: (step - looked) // 2] + "x" * looked + ("a " * step)[: (step - looked) // 2]
+        for _ in range(slices)
+    )
+
+    mean = sum(tokens_of_text(text) for _ in range(20)) / 20
+
+    assert mean == pytest.approx(len(text.split()), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(
+            {"tools": [{"type": "function", "function": {"name": "f", "description": "word " * 400}}]}, id="tools"
+        ),
+        pytest.param({"functions": [{"name": "f", "description": "word " * 400}]}, id="functions"),
+        pytest.param({"response_format": {"type": "json_schema", "json_schema": {"d": "word " * 400}}}, id="a schema"),
+        pytest.param({"guided_json": "word " * 400}, id="a field that nobody has heard of"),
+        pytest.param({"input": "word " * 400}, id="another route's text"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 300])
+def test_what_is_billed_beside_the_messages_is_counted(fields: dict[str, Any], times: int) -> None:
+    """In small requests, and in those that are too large to be parsed at once."""
+    longer = json.loads(json.dumps(fields).replace("word " * 400, "word " * 400 * times))
+    raw = json.dumps({"model": "m", "max_tokens": 7, "messages": [{"role": "user", "content": "x"}], **longer}).encode()
+    chat = ChatRequest.parse(raw)
+
+    counted = tokens_of_fields(chat.raw, chat.body, chat.members, chat.counted)
+
+    assert (chat.members is None) == (times == 1)
+    assert counted == pytest.approx(500 * times, abs=25, rel=0.01)
+
+
+def test_what_no_model_reads_is_not_counted() -> None:
+    body = {"model": "x" * 400, "metadata": {"a": "x" * 400}, "logit_bias": {str(n): 1 for n in range(300)}, "n": 1}
+
+    assert tokens_of_fields(b"", {**body, "messages": [{"content": "x" * 400}], "stream": True}, None) == 0
+
+
+def test_an_embeddings_tokens_are_counted_one_by_one_and_its_input_once() -> None:
+    request = EmbeddingRequest.parse(json.dumps({"model": "m", "input": [[15339] * 3000, [1, 2]]}).encode())
+
+    assert tokens_of_messages(request.messages) == TOKENS_PER_MESSAGE + 3002
+    assert tokens_of_fields(request.raw, request.body, request.members, request.counted) == 0
+
+
+def test_an_embeddings_input_that_is_neither_text_nor_token_is_as_long_as_its_json() -> None:
+    request = EmbeddingRequest.parse(json.dumps({"model": "m", "input": [{"text": "abcd" * 1000}]}).encode())
+
+    assert tokens_of_messages(request.messages) == pytest.approx(1000, abs=10)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param({"content": [{"type": "hologram", "data": "A" * 40_000}]}, id="a part not yet invented"),
+        pytest.param({"content": [{"type": "thinking", "thinking": "A" * 40_000}]}, id="a thought"),
+        pytest.param({"content": [{"type": "tool_result", "content": [{"text": "A" * 40_000}]}]}, id="a result"),
+        pytest.param({"content": [{"text": ["A" * 40_000]}]}, id="a text that is none"),
+        pytest.param({"content": [["A" * 40_000]]}, id="a list in a list"),
+        pytest.param({"content": {"text": "A" * 40_000}}, id="an object as content"),
+        pytest.param(
+            {"content": [{"type": "image_url", "image_url": "", "text": "A" * 40_000}]}, id="behind a picture"
+        ),
+        pytest.param({"reasoning_details": [{"text": "A" * 40_000}]}, id="a field not yet invented"),
+        pytest.param({"role": "A" * 40_000}, id="a role that is a text"),
+        pytest.param({"tool_calls": [{"function": {"arguments": {"a": "A" * 40_000}}}]}, id="arguments as an object"),
+        pytest.param({"tool_calls": [{"function": {"say": "A" * 40_000}}]}, id="a call's other field"),
+        pytest.param({"tool_calls": [{"function": {"arguments": "A" * 8}}] * 2000}, id="very many calls"),
+    ],
+)
+def test_what_is_not_known_is_set_aside_by_its_length(message: dict[str, Any]) -> None:
+    size = PromptSize([message])
+
+    assert size.unknown_tokens() >= 9_900
+
+
+def test_a_recording_and_a_file_may_be_longer_than_usual() -> None:
+    hour = {"type": "input_audio", "input_audio": {"data": "A" * 40_000_000, "format": "mp3"}}
+    book = {"type": "file", "file": {"filename": "b.txt", "file_data": "A" * 6_000_000}}
+
+    assert PromptSize([{"content": [hour]}]).unknown_tokens() == pytest.approx(40_000, abs=TOKENS_PER_AUDIO)
+    assert PromptSize([{"content": [book]}]).unknown_tokens() == pytest.approx(1_000_000, abs=TOKENS_PER_FILE)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param({"role": "user", "content": "hello"}, id="a text"),
+        pytest.param({"role": "tool", "tool_call_id": "call_abcdefghijklmnopqrst", "content": "5"}, id="a result"),
+        pytest.param(
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "call_1", "type": "function", "index": 0, "function": {"name": "f", "arguments": "{}"}}
+                ],
+            },
+            id="a call",
+        ),
+        pytest.param(
+            {"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}]},
+            id="a picture",
+        ),
+    ],
+)
+def test_nothing_is_unknown_of_usual_messages(message: dict[str, Any]) -> None:
+    assert PromptSize([message]).unknown_tokens() == 0
+
+
+def test_a_film_locks_nobody_out() -> None:
+    film = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64," + "A" * 20_000_000}}
+
+    assert PromptSize([{"content": [film]}]).unknown_tokens() == UNKNOWN_TOKENS_MAX
 
 
 @pytest.mark.parametrize(
