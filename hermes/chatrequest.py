@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -23,6 +23,9 @@ MAX_PARTS = 20_000
 
 USUAL_ANSWER_TOKENS = 1024
 """Left for an answer whose length the caller does not say."""
+
+READ_FIELDS: Final = frozenset({"model", "stream", "stream_options", "messages", "input", "prompt"})
+"""By these is decided who answers, who may see it, and how it is accounted."""
 
 SMALLEST_PART = len("0,")
 
@@ -174,13 +177,16 @@ def read_object(raw: bytes) -> tuple[dict[str, Any], Sequence[Member] | None]:
     providers read it.
 
     Raises:
-        InvalidRequest: they are none, or one of a size or depth that no request has.
+        InvalidRequest: they are none, or one of a size or depth that no request has; or a name is written in another
+            case, and would be read by some providers only.
     """
     if len(raw) > LARGE_BYTES:
         try:
-            return largejson.read(raw)
+            body, members = largejson.read(raw)
         except Unreadable as error:
             raise InvalidRequest(str(error), param=None) from None
+        _check_names(body)
+        return body, members
     try:
         body = largejson.parsed(raw)
     except ValueError as error:
@@ -188,7 +194,15 @@ def read_object(raw: bytes) -> tuple[dict[str, Any], Sequence[Member] | None]:
         raise InvalidRequest(f"The body {reason}.", param=None) from None
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object.", param=None)
+    _check_names(body)
     return body, None
+
+
+def _check_names(body: Mapping[str, Any]) -> None:
+    """Providers written in Go take `Model` for `model`, and the last of both: it would get past whatever is decided."""
+    for name in body:
+        if name not in READ_FIELDS and (meant := name.casefold()) in READ_FIELDS:
+            raise InvalidRequest(f'The field "{name}" must be written "{meant}".', param=name)
 
 
 def _no_messages(body: Mapping[str, Any]) -> str:
