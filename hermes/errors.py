@@ -4,6 +4,7 @@
     ├── InvalidRequest        400  the caller's request cannot be served as it is
     ├── Unauthorized          401  no key, or one that is not known
     ├── Forbidden             403  the key is known, but not for this
+    ├── ForeignPage           403  a web page sends a form, or is of an origin that may not ask
     ├── ResidencyBlocked      403  no place that may see the request's data could answer it
     ├── NotFound              404
     ├── Conflict              409  it is not any more what it was when that was decided
@@ -84,6 +85,12 @@ class Forbidden(HermesError):
     """The key is known, but not for this."""
 
     status, code = 403, "insufficient_scope"
+
+
+class ForeignPage(HermesError):
+    """A web page of another origin sends a form, which browsers do without asking first."""
+
+    status, code = 403, "origin_not_allowed"
 
 
 class ResidencyBlocked(HermesError):

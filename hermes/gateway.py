@@ -27,7 +27,7 @@ from hermes.knowing import Knowing, may_add_tokens
 from hermes.observe.metrics import Metrics
 from hermes.observe.redact import Redactor
 from hermes.policy import Policy, PolicyBox
-from hermes.reply import Reply, clean_events, content_bytes_of, headers_of, refusal_body
+from hermes.reply import WHOLE, Reply, clean_events, content_bytes_of, headers_of, refusal_body
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.ruled import preview_for, ruled
@@ -255,11 +255,11 @@ class Gateway:
             body = refusal_body(answer, call.request_id, self._redactor)
             body = body if placeholders is None else placeholders.whole(body)
             exchange.refuse(f"the provider answered {answer.status}")
-            return Reply(answer.status, [*headers, ("Content-Type", "application/json")], [body])
+            return Reply(answer.status, [*headers, WHOLE], [body])
         exchange.settle("ok", usage=answer.usage, content_bytes=lambda: content_bytes_of(answer.body))
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))
-        headers.append(("Content-Type", answer.content_type or "application/json"))
+        headers.append(WHOLE)
         body = answer.body if placeholders is None else placeholders.whole(answer.body)
         return Reply(200, headers, [legacy_answer(body) if is_legacy else body])
 

@@ -41,6 +41,7 @@ REACH_BYTES = 64 * 1024
 
 STEPS_BETWEEN_PAUSES = 256
 
+MANY_BACKSLASHES = b"\\" * 1024
 MAX_NAME_BYTES = PIECE_COST
 MOST_BLANKS_BYTES = 1024 * 1024
 MOST_BLANKS_KEPT = 64
@@ -288,13 +289,11 @@ def text_end(raw: bytes, quote: int, reach: int, pause: Callable[[], None]) -> i
 
 
 def _is_escaped(raw: bytes, quote: int) -> bool:
-    """Whether an odd number of backslashes stands before it."""
-    number = 64
-    while True:
-        before = raw[max(0, quote - number) : quote]
-        if bare := before.rstrip(b"\\"):
-            return (len(before) - len(bare)) % 2 == 1
-        number *= 16
+    """Whether an odd number of backslashes stands before this place."""
+    while raw.endswith(MANY_BACKSLASHES, 0, quote):
+        quote -= len(MANY_BACKSLASHES)
+    before = raw[max(0, quote - len(MANY_BACKSLASHES)) : quote]
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
 
 
 def _spelled(key: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import quote
 
 import orjson
@@ -12,11 +13,15 @@ import orjson
 from hermes.observe.redact import Redactor
 from hermes.types import Decision
 from hermes.upstream.answer import Answer
-from hermes.upstream.eventstream import carried_bytes, tolerantly
+from hermes.upstream.reading import carried_bytes, read, tolerantly
 from hermes.upstream.sse import data_of, split
 
 HEADER_SAFE = "".join(chr(code) for code in range(33, 127)) + " "
 """What a header may hold; other letters of a model's name are percent-encoded."""
+
+WHOLE: Final = ("Content-Type", "application/json")
+STREAM: Final = ("Content-Type", "text/event-stream")
+"""What a body is called here never is the provider's word: a browser would show a page of its making as one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class Reply:
 
 
 def headers_of(answer: Answer, decision: Decision | None, overhead_ms: float) -> list[tuple[str, str]]:
-    """The headers of an answer; its body's type comes with it where it is a stream."""
+    """The headers of an answer, with its body's type where it is a stream."""
     headers = [
         *(_of_decision(decision) if decision is not None else []),
         ("X-Hermes-Model", quote(answer.endpoint.model, safe=HEADER_SAFE)),
@@ -38,7 +43,7 @@ def headers_of(answer: Answer, decision: Decision | None, overhead_ms: float) ->
     ]
     if answer.stream is not None:
         headers += [
-            ("Content-Type", answer.content_type),
+            STREAM,
             ("Cache-Control", "no-cache, no-transform"),
             ("X-Accel-Buffering", "no"),
         ]
@@ -73,7 +78,7 @@ def _clean_event(event: bytes, redactor: Redactor) -> bytes:
 
 def content_bytes_of(body: bytes) -> int:
     """How much text a whole answer holds, for an estimate where it does not say its usage; embeddings hold none."""
-    choices = tolerantly(body).get("choices")
+    choices = read(body).get("choices")
     if not isinstance(choices, list):
         return 0
     messages = [choice.get("message") for choice in choices if isinstance(choice, Mapping)]
@@ -90,5 +95,6 @@ def refusal_body(answer: Answer, request_id: str, redactor: Redactor) -> bytes:
 
 
 def clean_events(block: bytes, redactor: Redactor) -> bytes:
-    """Events with an error of the provider's in them."""
-    return b"".join(_clean_event(event, redactor) for event in split(block))
+    """Events of which the last is an error of the provider's; those before it are the model's own words."""
+    events = split(block)
+    return b"".join([*events[:-1], *[_clean_event(event, redactor) for event in events[-1:]]])

@@ -52,7 +52,6 @@ class Answer:
         permit: Permit,
         *,
         status: int = 200,
-        content_type: str = "application/json",
         body: bytes = b"",
         usage: object = None,
         stream: EventStream | None = None,
@@ -64,7 +63,6 @@ class Answer:
 
         self.permit = permit
         self.status = status
-        self.content_type = content_type
         self.body = body
         self.usage = usage
         self.stream = stream
@@ -92,7 +90,6 @@ class CallFailed(Exception):
         *,
         wait_s: float | None = None,
         body: bytes = b"",
-        content_type: str = "",
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -100,4 +97,3 @@ class CallFailed(Exception):
         self.message = message
         self.wait_s = wait_s
         self.body = body
-        self.content_type = content_type

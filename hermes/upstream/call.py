@@ -9,10 +9,11 @@ from typing import Any
 from hermes.types import Endpoint, ProviderKey
 from hermes.upstream.answer import Answer, Ask, CallFailed
 from hermes.upstream.breaker import Permit
-from hermes.upstream.eventstream import EventStream, NotAnAnswer, tolerantly
+from hermes.upstream.eventstream import EventStream, NotAnAnswer
 from hermes.upstream.keyring import LONGEST_REST_S, retry_after_s
 from hermes.upstream.notes import Notes
 from hermes.upstream.outcome import Kind, ProviderError, kind_of
+from hermes.upstream.reading import read
 from hermes.upstream.response import Lost, NotSent, Response, TimedOut
 from hermes.upstream.transport import Transport
 
@@ -73,14 +74,13 @@ class Caller:
         return CallFailed(Kind.UNWELL if had_its_time else Kind.TIME_UP, status, str(error))
 
     def _read(self, ask: Ask, level: int, endpoint: Endpoint, permit: Permit, response: Response) -> Answer:
-        content_type = response.headers.get("content-type", "")
         if response.status != 200:
-            raise self._refusal(ask, endpoint, response, content_type)
+            raise self._refusal(ask, endpoint, response)
         if not ask.request.stream:
             body = response.read_all(MAX_ANSWER_BYTES)
             usage = _usage_of_answer(body, ask.request.is_answer)
-            return Answer(endpoint, level, permit, content_type=content_type, body=body, usage=usage)
-        if not content_type.lower().startswith("text/event-stream"):
+            return Answer(endpoint, level, permit, body=body, usage=usage)
+        if not _is_event_stream(response.headers.get("content-type", "")):
             raise _not_an_answer(response.read_all(MAX_ERROR_BYTES), "the provider answered with no event stream")
         stream = EventStream(
             response,
@@ -93,9 +93,9 @@ class Caller:
             held = stream.open()
         except NotAnAnswer as error:
             raise _not_an_answer(error.body, str(error)) from None
-        return Answer(endpoint, level, permit, content_type=content_type, stream=stream, held=held)
+        return Answer(endpoint, level, permit, stream=stream, held=held)
 
-    def _refusal(self, ask: Ask, endpoint: Endpoint, response: Response, content_type: str) -> CallFailed:
+    def _refusal(self, ask: Ask, endpoint: Endpoint, response: Response) -> CallFailed:
         """What a status other than 200 means, with a message that is fit to be shown."""
         status = response.status
         if 200 <= status < 300:
@@ -109,7 +109,7 @@ class Caller:
             self._notes.misconfigured(endpoint, status)
         elif ask.allowance.stores_text and (said := self._notes.fit_to_show(error.message)):  # it may quote the prompt
             message = f"{message}: {said}"
-        return CallFailed(kind, status, message, wait_s=wait_s, body=body, content_type=content_type)
+        return CallFailed(kind, status, message, wait_s=wait_s, body=body)
 
 
 def _headers(endpoint: Endpoint, key: ProviderKey | None, *, stream: bool) -> dict[str, str]:
@@ -124,13 +124,17 @@ def _headers(endpoint: Endpoint, key: ProviderKey | None, *, stream: bool) -> di
     return headers
 
 
+def _is_event_stream(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "text/event-stream"
+
+
 def _usage_of_answer(body: bytes, is_answer: Callable[[Any], bool]) -> object:
     """The usage of a whole answer.
 
     Raises:
         CallFailed: the body is none.
     """
-    whole = tolerantly(body)
+    whole = read(body)
     if not is_answer(whole):
         raise _not_an_answer(body, "the provider answered 200 without a completion")
     return whole.get("usage")

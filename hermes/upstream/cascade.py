@@ -124,9 +124,7 @@ class _Descent:
         """The caller's own mistake as an answer; None where the next endpoint is to be asked."""
         if failed.kind not in (Kind.CALLERS, Kind.TOO_LONG):
             return None
-        answer = Answer(
-            endpoint, level, permit, status=failed.status or 400, content_type=failed.content_type, body=failed.body
-        )
+        answer = Answer(endpoint, level, permit, status=failed.status or 400, body=failed.body)
         if failed.kind is Kind.CALLERS:
             return answer
         self._outgrown = max(self._outgrown, endpoint.context_window or 0)
@@ -185,9 +183,7 @@ class _Descent:
             if failed.kind is not Kind.OPTIONS_REFUSED:
                 raise
             if endpoint.id in refuses or self._calls >= MAX_CALLS:
-                raise CallFailed(
-                    Kind.CALLERS, failed.status, failed.message, body=failed.body, content_type=failed.content_type
-                ) from None
+                raise CallFailed(Kind.CALLERS, failed.status, failed.message, body=failed.body) from None
             self._note(endpoint, failed, "it is asked again without stream_options")
         answer = self._call(level, endpoint, permit, key, ask_usage=False)
         refuses.add(endpoint.id)

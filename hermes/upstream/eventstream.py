@@ -7,7 +7,6 @@ that only Hermes asked for, events with empty data, anything after `[DONE]`) is 
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from hermes.jsonmap import LARGE_BYTES
+from hermes.upstream.reading import Weighed, carried_bytes, read
 from hermes.upstream.response import Lost, Response, TimedOut
 from hermes.upstream.sse import EventSplitter, EventTooLarge, data_of, name_of, split
 
@@ -57,7 +58,10 @@ class EventStream:
         self._wants_usage = wants_usage
         self._clock = clock
         self._splitter = EventSplitter()
-        self._unfinished = choices
+        self._choices = choices
+        self._finished: set[int] = set()
+        """The choices that have given their finish reason, and nothing since."""
+
         self._content_bytes = 0
         self._plain_bytes = 0
         self._plain_events = 0
@@ -66,7 +70,7 @@ class EventStream:
     @property
     def is_whole(self) -> bool:
         """Every choice has given its finish reason, or `[DONE]` was seen: nothing is missing."""
-        return self.is_done or self._unfinished <= 0
+        return self.is_done or len(self._finished) >= self._choices
 
     @property
     def content_bytes(self) -> int:
@@ -105,7 +109,7 @@ class EventStream:
             block = self._whole_events()
             if not block:
                 return b""
-            if _is_plain(block):
+            if not self._finished and len(block) <= LARGE_BYTES and _is_plain(block):
                 self._plain_bytes += len(block)
                 self._plain_events += block.count(b"\n\n")
                 return block
@@ -125,7 +129,7 @@ class EventStream:
                 data = self._response.read(self._idle_timeout_s)
                 block = self._splitter.feed(data) if data else b""
             except EventTooLarge:
-                raise Lost("an event of the stream is too large") from None
+                raise Lost("an event of the stream is too large, or has too many lines") from None
             except (Lost, TimedOut):
                 if self.is_whole:
                     return b""
@@ -146,55 +150,43 @@ class EventStream:
             return True
         if not text:
             return False
-        whole = tolerantly(data)  # what cannot be read is handed on, and says nothing
+        whole = read(data)  # what cannot be read is handed on, and says nothing
         return self._notes(whole, len(event), name_of(event)) if isinstance(whole, dict) else True
 
     def _notes(self, whole: dict[str, Any], size: int, name: bytes) -> bool:
         error = whole.get("error")
+        if (error or name == b"error") and size > LARGE_BYTES:
+            raise Lost("the provider reported an error that is too long to be read")
         if error or name == b"error":
             self.error = error if isinstance(error, dict) else {"message": str(error or "the stream reported an error")}
             return True
         listed = whole.get("choices")
         choices = [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
-        for choice in choices:
-            self._notes_choice(choice, size)
+        for position, choice in enumerate(choices):
+            self._notes_choice(choice, position, size)
         usage = whole.get("usage")
         if usage:
             self.usage = usage
             return bool(choices) or self._wants_usage
         return True
 
-    def _notes_choice(self, choice: Mapping[str, Any], size: int) -> None:
+    def _notes_choice(self, choice: Mapping[str, Any], position: int, size: int) -> None:
         delta = choice.get("delta")
-        carried = carried_bytes(delta) if isinstance(delta, dict) else len(str(choice.get("text") or ""))
+        carried = carried_bytes(delta if isinstance(delta, dict | Weighed) else choice.get("text"))
         is_end = bool(choice.get("finish_reason"))
         self._content_bytes += carried
-        self._unfinished -= is_end
+        index = choice.get("index")
+        if is_end:
+            self._finishes(index if isinstance(index, int) else position)
+        elif carried and self._finished:
+            self._finished.discard(index if isinstance(index, int) else position)
         if (carried or is_end) and self.first_content_at is None:
             self.first_content_at = self._clock()
             self._envelope_bytes = max(0, size - carried)
 
-
-def tolerantly(data: bytes) -> Any:
-    """Data as JSON; None where it is none. NaN and half surrogate pairs pass clients' parsers, so they pass here."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        try:
-            return json.loads(data)
-        except (ValueError, RecursionError):
-            return None
-
-
-def carried_bytes(value: Any, key: str = "") -> int:
-    """Bytes of text in a delta, its role and its ids apart; at least one for content that is no text."""
-    if isinstance(value, str):
-        return 0 if key in ("role", "id", "type", "index") else len(value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, dict):
-        return sum(carried_bytes(item, name) for name, item in value.items())
-    if isinstance(value, list):
-        return sum(max(1, carried_bytes(item)) for item in value)
-    return 0
+    def _finishes(self, index: int) -> None:
+        if len(self._finished) < self._choices:
+            self._finished.add(index)
 
 
 def _is_plain(block: bytes) -> bool:

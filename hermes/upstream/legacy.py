@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
+from hermes import largejson
+from hermes.jsonmap import LARGE_BYTES
 from hermes.upstream.relay import Relay
 from hermes.upstream.sse import data_of, split
 
@@ -15,7 +15,7 @@ CARRIED = ("id", "created", "model", "system_fingerprint", "usage")
 
 def legacy_answer(body: bytes) -> bytes:
     """A whole chat completion as a legacy one."""
-    return orjson.dumps(_legacy(orjson.loads(body), "message"))
+    return largejson.written(_legacy(_read(body), "message"))
 
 
 class LegacyRelay:
@@ -40,12 +40,16 @@ def _legacy_event(event: bytes) -> bytes:
     if not data or data.strip() == b"[DONE]":
         return event
     try:
-        whole = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        whole = _read(data)
+    except ValueError:
         return event
     if not isinstance(whole, dict) or not isinstance(whole.get("choices"), list):
         return event
-    return b"data: " + orjson.dumps(_legacy(whole, "delta")) + b"\n\n"
+    return b"data: " + largejson.written(_legacy(whole, "delta")) + b"\n\n"
+
+
+def _read(data: bytes) -> Any:
+    return largejson.parsed(data) if len(data) <= LARGE_BYTES else largejson.read(data)[0]
 
 
 def _legacy(whole: Mapping[str, Any], part: str) -> dict[str, Any]:

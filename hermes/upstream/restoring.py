@@ -15,8 +15,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hermes import largejson
-from hermes.upstream.eventstream import DONE, tolerantly
-from hermes.upstream.sse import LINE_END, data_of, split
+from hermes.jsonmap import LARGE_BYTES
+from hermes.turns import Turn
+from hermes.upstream.eventstream import DONE
+from hermes.upstream.reading import tolerantly
+from hermes.upstream.sse import data_of, lines_of, split
 
 _FORM: Final = r"\[(?:[A-Z]|\\{0,4}_){4,16}\\{0,4}_[1-9][0-9]{0,8}\\{0,4}\]"
 _IN_TEXT = re.compile(_FORM)
@@ -28,6 +31,9 @@ _NUMBER = re.compile("(?:[1-9][0-9]{0,8})?")
 
 MOST_ESCAPED: Final = 3
 """So many times as long as without its escapes no placeholder is."""
+
+WRITTEN_AS: Final = 5
+"""So many bytes each character takes at most, with its escapes in JSON."""
 
 NO_TEXTS: Final = frozenset({"role", "id", "type", "name"})
 
@@ -46,6 +52,20 @@ class Placeholders:
 
     def whole(self, body: bytes) -> bytes:
         """The bytes with every value in its place; all other bytes as they were."""
+        if len(body) <= LARGE_BYTES:
+            return self._restored(body)
+        pieces, at = [], 0
+        with Turn() as turn:
+            while at < len(body):
+                end = min(at + LARGE_BYTES, len(body))
+                cut = body.rfind(b"[", max(at + 1, end - self._longest * WRITTEN_AS), end) if end < len(body) else -1
+                end = end if cut < 0 else cut  # what may be cut in two goes with what follows
+                pieces.append(self._restored(body[at:end]))
+                at = end
+                turn.pause()
+        return b"".join(pieces)
+
+    def _restored(self, body: bytes) -> bytes:
         return _IN_BYTES.sub(lambda match: self._value(match[0].decode()).encode(), body)
 
     def text(self, text: str) -> str:
@@ -98,6 +118,8 @@ class StreamRestorer:
             return event
         if data.strip() == DONE:
             return self.flush() + event
+        if len(data) > LARGE_BYTES:
+            return self.flush() + self._placeholders.whole(event)
         whole = tolerantly(data)
         if not isinstance(whole, dict):
             return event
@@ -167,5 +189,5 @@ def _place(item: Any, number: int) -> int:
 
 def _rewritten(event: bytes, whole: dict[str, Any]) -> bytes:
     """The event with other data; its name, id and comments stay."""
-    others = [line for line in LINE_END.split(event) if line and not line.startswith(b"data")]
+    others = [line for line in lines_of(event) if line and not line.startswith(b"data")]
     return b"\n".join([*others, b"data: " + largejson.written(whole)]) + b"\n\n"

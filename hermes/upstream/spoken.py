@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes.trials import Spoken
-from hermes.upstream.eventstream import DONE, tolerantly
+from hermes.upstream.eventstream import DONE
+from hermes.upstream.reading import tolerantly
 from hermes.upstream.sse import data_of, split
 
 

@@ -15,13 +15,17 @@ BOM = b"\xef\xbb\xbf"
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """An event may carry a picture, but no provider may fill the memory with one line."""
 
-BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
-LINE_END = re.compile(rb"\r\n|\n|\r")
+MAX_EVENT_LINES = 20_000
+"""Of an event that comes in several reads. Lines are looked at one by one."""
+
+BLANK_LINE = re.compile(rb"[\r\n](?:(?<=\r)\n)?+[\r\n](?:(?<=\r)\n)?+")
+"""Two line ends, each of them CRLF, CR or LF; it begins with a set of characters since the search for one is quick."""
+
 LONGEST_END = 4
 
 
 class EventTooLarge(Exception):
-    """An event does not end within `MAX_EVENT_BYTES`."""
+    """An event does not end within `MAX_EVENT_BYTES`, or has more lines than any."""
 
 
 class EventSplitter:
@@ -29,6 +33,9 @@ class EventSplitter:
 
     def __init__(self) -> None:
         self._torso = bytearray()
+        self._lines = 0
+        """About how many the torso has, beyond its first read."""
+
         self._started = False
 
     def feed(self, data: bytes) -> bytes:
@@ -43,12 +50,16 @@ class EventSplitter:
         """
         if self._started and not self._torso and b"\r" not in data and data.endswith(b"\n\n"):
             return data
+        if self._torso:
+            self._lines += data.count(b"\n") + data.count(b"\r")
         looked_at = max(0, len(self._torso) - LONGEST_END)
         self._torso += data
         if not self._started and not self._skip_bom():
             return b""
         end = _last_end(self._torso, looked_at)
-        if end == 0 and len(self._torso) > MAX_EVENT_BYTES:
+        if end:
+            self._lines = 0
+        if len(self._torso) - end > MAX_EVENT_BYTES or self._lines > MAX_EVENT_LINES:
             raise EventTooLarge
         whole = bytes(self._torso[:end])
         del self._torso[:end]
@@ -76,6 +87,11 @@ def split(block: bytes) -> list[bytes]:
     [b': hi\\n\\n', b'data: 1\\r\\n\\r\\n']
     """
     events, start = [], 0
+    if b"\r" not in block:
+        while (end := block.find(b"\n\n", start) + 2) > 1:
+            events.append(block[start:end])
+            start = end
+        return [*events, block[start:]] if start < len(block) else events
     for found in BLANK_LINE.finditer(block):
         events.append(block[start : found.end()])
         start = found.end()
@@ -90,15 +106,23 @@ def data_of(event: bytes) -> bytes | None:
     >>> data_of(b"data: {\\ndata:  }\\n\\n")
     b'{\\n }'
     """
-    lines = [line[5:].removeprefix(b" ") for line in LINE_END.split(event) if line.startswith(b"data:")]
+    every = lines_of(event)
+    lines = [line[5:].removeprefix(b" ") for line in every if line.startswith(b"data:")]
     if lines:
         return b"\n".join(lines)
-    return b"" if any(line == b"data" for line in LINE_END.split(event)) else None
+    return b"" if b"data" in every else None
+
+
+def lines_of(event: bytes) -> list[bytes]:
+    """The event's lines, whatever they end with; the empty ones too."""
+    if b"\r" in event:
+        event = event.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return event.split(b"\n")
 
 
 def name_of(event: bytes) -> bytes:
     """The event's name (its last `event` line), empty for the usual nameless one."""
-    names = [line[6:].removeprefix(b" ") for line in LINE_END.split(event) if line.startswith(b"event:")]
+    names = [line[6:].removeprefix(b" ") for line in lines_of(event) if line.startswith(b"event:")]
     return names[-1] if names else b""
 
 

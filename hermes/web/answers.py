@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from http import HTTPStatus
+from typing import Final
 
 import orjson
 
@@ -14,6 +15,12 @@ log = logging.getLogger("hermes-router.web")
 
 CLIENT_CLOSED_REQUEST = 499
 """Nobody reads it; the number is for whatever stands in front and logs."""
+
+GUARDS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox"),
+)
+"""What keeps a browser from making a page of an answer, whatever is in it."""
 
 _PHRASES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 

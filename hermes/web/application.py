@@ -86,11 +86,13 @@ class Entrance:
         try:
             return self._app(environ, start_response)
         except ClientGone:  # while Flask's routes read a body
-            start_response(answers.status_line(answers.CLIENT_CLOSED_REQUEST), [("Content-Length", "0")])
+            start_response(
+                answers.status_line(answers.CLIENT_CLOSED_REQUEST), [("Content-Length", "0"), *answers.GUARDS]
+            )
             return []
 
 
 def _refuse(environ: Environ, start_response: Any) -> list[bytes]:
     status, headers, body = answers.parts(InvalidRequest("The request has no Host header."), begin(environ))
-    start_response(answers.status_line(status), [*headers, ("Content-Length", str(len(body[0])))])
+    start_response(answers.status_line(status), [*headers, *answers.GUARDS, ("Content-Length", str(len(body[0])))])
     return body

@@ -38,7 +38,7 @@ from hermes.observe.logs import request_id_var
 from hermes.observe.redact import Redactor
 from hermes.turns import MOMENT_S
 from hermes.web import wire
-from hermes.web.answers import parts, status_line, unexpected
+from hermes.web.answers import GUARDS, parts, status_line, unexpected
 from hermes.web.http import new_request_id
 from hermes.web.unread import is_heard_out, is_read, let_go
 
@@ -410,7 +410,7 @@ def answer(error: HermesError, request_id: str) -> bytes:
     """The whole answer as bytes; the connection ends with it, as where a next request would begin is unknown."""
     status, headers, body = parts(error, request_id)
     content = b"".join(body)
-    headers = [*headers, ("Content-Length", str(len(content))), ("Connection", "close")]
+    headers = [*headers, *GUARDS, ("Content-Length", str(len(content))), ("Connection", "close")]
     lines = [f"HTTP/1.1 {status_line(status)}", *(f"{name}: {value}" for name, value in headers)]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
 

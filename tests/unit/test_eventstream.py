@@ -192,6 +192,39 @@ def test_of_two_choices_both_must_finish() -> None:
         opened.next_block()
 
 
+def of_choice(index: int, content: str = "", finish: str | None = None) -> bytes:
+    choice = {"index": index, "delta": {"content": content}, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}, separators=(",", ":")).encode() + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("events", "choices"),
+    [
+        pytest.param([of_choice(0, "a"), of_choice(0, "", "stop"), of_choice(0, "", "stop")], 2, id="one ends twice"),
+        pytest.param(
+            [of_choice(0, "a"), of_choice(0, "", "stop"), of_choice(0, "more")], 1, id="it goes on after its end"
+        ),
+    ],
+)
+def test_a_choice_that_has_not_ended_is_missed(events: list[bytes], choices: int) -> None:
+    opened = stream(events, breaks="reset", choices=choices)
+
+    with pytest.raises(Lost):
+        all_of(opened)
+
+
+def test_choices_that_end_in_any_order_are_whole() -> None:
+    events = [
+        of_choice(1, "a"),
+        of_choice(0, "b"),
+        of_choice(1, "", "stop"),
+        of_choice(0, "c"),
+        of_choice(0, "d", "stop"),
+    ]
+
+    assert all_of(stream(events, breaks="reset", choices=2)) == b"".join(events)
+
+
 def test_a_torso_is_not_passed_on() -> None:
     opened = stream([chunk("Hi"), b'data: {"choices":[{"index":0,"del'], breaks="reset")
     opened.open()
@@ -218,3 +251,26 @@ def test_the_text_of_unread_events_is_estimated_closely(per_event: int) -> None:
     all_of(opened)
 
     assert abs(opened.content_bytes - 1800) < 50
+
+
+PADDING = b'"%b"' % (b"x" * 200_000)
+
+
+def test_a_large_event_says_what_a_small_one_says() -> None:
+    """A picture, or whatever else makes an event large."""
+    choice = b'{"index":0,"delta":{"images":[%b]},"finish_reason":"stop"}' % PADDING
+    begin = b'data: {"choices":[%b],"usage":{"n":1}}\n\n' % choice
+
+    opened = stream([begin], breaks="reset", wants_usage=True)
+
+    assert all_of(opened) == begin
+    assert (opened.is_whole, opened.usage) == (True, {"n": 1})
+    assert opened.content_bytes == pytest.approx(200_000, rel=0.01)
+
+
+def test_an_error_too_long_to_be_read_breaks_the_stream() -> None:
+    opened = stream([chunk("a"), b'data: {"error":{"message":%b}}\n\n' % PADDING])
+    opened.open()
+
+    with pytest.raises(Lost, match="too long"):
+        opened.next_block()

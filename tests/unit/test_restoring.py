@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.jsonmap import LARGE_BYTES
 from hermes.upstream.restoring import Placeholders, StreamRestorer
 from hermes.upstream.sse import data_of, split
 
@@ -198,3 +199,11 @@ def test_any_cut_gives_the_text_that_no_cut_gives(pieces: list[str], cuts: set[i
     out = through(*blocks, FINISH if finishes else b"", DONE)
 
     assert texts(out).get(0, "") == PLACEHOLDERS.text(text)
+
+
+@pytest.mark.parametrize("shift", range(20))
+def test_a_large_answer_is_restored_wherever_it_is_taken_apart(shift: int) -> None:
+    placeholder, value = next(iter(VALUES.items()))
+    body = b"x" * (LARGE_BYTES - 10 + shift) + placeholder.encode() + b"[" * LARGE_BYTES + placeholder.encode()
+
+    assert PLACEHOLDERS.whole(body) == body.replace(placeholder.encode(), value.encode())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import random
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +100,33 @@ def test_an_event_without_an_end_is_refused_at_the_bound(monkeypatch: pytest.Mon
 def test_the_fields_of_an_event(event: bytes, data: bytes | None, name: bytes) -> None:
     assert data_of(event) == data
     assert name_of(event) == name
+
+
+@pytest.mark.parametrize("line", [b"data:\n", b"data:\r\n", b":\r", b"\n:"], ids=["LF", "CRLF", "CR", "comments"])
+def test_an_event_of_endless_lines_is_refused(line: bytes) -> None:
+    splitter = EventSplitter()
+    splitter.feed(b"data: 1\n\ndata: x\n")
+
+    with pytest.raises(EventTooLarge):
+        collections.deque(map(splitter.feed, [line * 1000] * 30), maxlen=0)
+
+
+def test_many_short_events_are_no_event_of_many_lines() -> None:
+    splitter = EventSplitter()
+    block = b": x\n\n" * 20_000
+
+    assert splitter.feed(b": y") + b"".join(splitter.feed(b"\n\n" + block + b": z") for _ in range(3)) != b""
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_line_ends_of_every_kind_cut_events_alike(seed: int) -> None:
+    chance = random.Random(seed)
+    block = b"".join(chance.choice([b"a", b"data: b", b"\n", b"\r", b"\r\n", b"\n\n"]) for _ in range(40))
+    plain = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+    wanted, start = [], 0
+    for found in plain.finditer(block):
+        wanted.append(block[start : found.end()])
+        start = found.end()
+
+    assert split(block) == [*wanted, *([block[start:]] if start < len(block) else [])]
+    assert sse.lines_of(block) == re.split(rb"\r\n|\n|\r", block)
