@@ -18,6 +18,13 @@ HIDDEN: Final = "***"
 SHORTEST_SECRET: Final = 8
 """Known secrets shorter than this are not hidden: a dummy key such as `ollama` would blot out half of the log."""
 
+END_CHARS: Final = 12
+"""So much of a known secret's beginning or end is enough to hide the whole word that it stands in: providers quote keys
+without their prefix, or only their last half."""
+
+LONG_SECRET: Final = 2 * END_CHARS
+"""Shorter ones have no such ends: they could be ordinary words."""
+
 PUBLIC_CHARS: Final = 300
 """How much of a provider's error message a caller may see."""
 
@@ -106,11 +113,14 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: tuple[str, ...] = ()
+        self._ends: tuple[str, ...] = ()
         self.learn(frozenset(secrets))
 
     def learn(self, secrets: frozenset[str]) -> None:
-        """Replaces the known secrets, as one assignment."""
+        """Replaces the known secrets."""
         forms = {form for secret in secrets for form in _forms(secret)}
+        long = [form for form in forms if len(form) >= LONG_SECRET]
+        self._ends = tuple(sorted({end for form in long for end in (form[:END_CHARS], form[-END_CHARS:])}))
         self._known = tuple(sorted(forms, key=len, reverse=True))  # a secret may contain another: longest first
 
     def clean(self, text: str) -> str:
@@ -124,6 +134,9 @@ class Redactor:
         for secret in self._known:
             if secret in text:
                 text = text.replace(secret, HIDDEN)
+        for end in self._ends:
+            if end in text:
+                text = _without_words(text, end)
         lowered = text.lower()
         found = [hint for hint in HINTS if hint in lowered]
         return _by_rules(text, frozenset(found)) if found else text
@@ -144,6 +157,25 @@ class Redactor:
             text = pattern.sub(replacement, text)
         text = text.strip()
         return text if len(text) <= PUBLIC_CHARS else text[: PUBLIC_CHARS - 1] + "…"
+
+
+def _without_words(text: str, piece: str) -> str:
+    """The text without each word that holds the piece."""
+    kept: list[str] = []
+    done = 0
+    while (found := text.find(piece, done)) >= 0:
+        start, stop = found, found + len(piece)
+        while start > done and _is_of_a_word(text[start - 1]):
+            start -= 1
+        while stop < len(text) and _is_of_a_word(text[stop]):
+            stop += 1
+        kept += (text[done:start], HIDDEN)
+        done = stop
+    return "".join((*kept, text[done:]))
+
+
+def _is_of_a_word(char: str) -> bool:
+    return char.isalnum() or char in "_-"
 
 
 def _by_rules(text: str, hints: frozenset[str]) -> str:

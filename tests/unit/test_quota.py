@@ -9,6 +9,7 @@ from typing import Any
 
 import gevent
 import pytest
+from gevent.event import Event
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def test_no_more_than_so_many_at_once(store: Callable[[], Any]) -> None:
     bench = Bench(store=store(), limits=per_user(concurrent=7))
     under_way = 0
     most = 0
+    full = Event()
 
     def request() -> bool:
         nonlocal under_way, most
@@ -87,6 +89,9 @@ def test_no_more_than_so_many_at_once(store: Callable[[], Any]) -> None:
             return False
         under_way += 1
         most = max(most, under_way)
+        if most == 7:
+            full.set()
+        full.wait(5)  # the first seven, for each other: none of them may be over before the last one comes
         gevent.sleep(0.001)
         under_way -= 1
         hold.settle(None, None)

@@ -75,6 +75,28 @@ def test_what_is_learned_replaces_what_was_known() -> None:
     assert redactor.clean("first-secret second-secret") == "first-secret ***"
 
 
+LONG_KEY = "sk-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"bad value: {LONG_KEY[3:]}", "bad value: ***"),
+        (f"ends in {LONG_KEY[-20:]}, which is unknown", "ends in ***, which is unknown"),
+        (f"begins with {LONG_KEY[:15]}", "begins with ***"),
+        (f"({LONG_KEY[-12:]})({LONG_KEY[-14:]})", "(***)(***)"),
+        (f"ends in {LONG_KEY[-4:]}", f"ends in {LONG_KEY[-4:]}"),
+    ],
+)
+def test_an_end_of_a_long_secret_is_hidden_with_its_word(text: str, expected: str) -> None:
+    """Four characters tell an operator which key it was, and nobody else anything."""
+    assert Redactor({LONG_KEY}).clean(text) == expected
+
+
+def test_half_a_short_secret_is_an_ordinary_word() -> None:
+    assert Redactor({"information-desk"}).clean("the information-board") == "the information-board"
+
+
 def test_a_dummy_key_does_not_blot_out_the_log() -> None:
     """Local providers are given `ollama` or `x` as a key; these words are no secrets."""
     assert Redactor({"ollama", "x"}).clean("ollama said x") == "ollama said x"
@@ -86,14 +108,15 @@ def test_bytes_that_are_no_text_survive() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["a", "-", "key ", "key-", "a-key-", "?a.key-", "&key", "sk-", "://", "bearer ", "basic ", "eyJ", "token is "],
-)
+    ["a", "-", "key ", "key-", "a-key-", "?a.key-", "&key", "sk-", "://", "bearer ", "basic ", "eyJ", "token is ",
+     LONG_KEY[-12:], f"{LONG_KEY[-12:]} "],
+)  # fmt: skip
 def test_no_text_takes_long(part: str) -> None:
     """Whoever writes a prompt or an error must not be able to stop the event loop; 100 kB, in CPU time."""
     text = part * (100_000 // len(part))
     began = time.process_time()
 
-    Redactor(KNOWN).clean(text)
+    Redactor((*KNOWN, LONG_KEY)).clean(text)
 
     assert time.process_time() - began < 2
 
