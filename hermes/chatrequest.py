@@ -24,7 +24,11 @@ MAX_PARTS = 20_000
 USUAL_ANSWER_TOKENS = 1024
 """Left for an answer whose length the caller does not say."""
 
-READ_FIELDS: Final = frozenset({"model", "stream", "stream_options", "messages", "input", "prompt"})
+READ_FIELDS: Final = frozenset({
+    "model", "stream", "stream_options", "messages", "input", "prompt", "tools", "functions", "response_format",
+    "max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens", "n_predict", "n", "best_of",
+    "prediction", "thinking", "reasoning", "reasoning_effort",
+})  # fmt: skip
 """By these is decided who answers, who may see it, and how it is accounted."""
 
 SMALLEST_PART = len("0,")

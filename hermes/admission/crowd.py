@@ -48,6 +48,9 @@ LATE_S = 0.5
 """A loop that is later than this is not late with ordinary requests, but with streams or large bodies: fewer are begun.
 """
 
+TURN_WAIT_S = 5.0
+"""Who has waited so long for a turn is told to come again."""
+
 LEAST = 4.0
 MOST_AT_ONCE = 3000
 """Requests of one process, also where they only wait for their providers. It has 4,000 places for callers."""
@@ -101,14 +104,19 @@ class Crowd:
         return in_flight >= self._most or (self._room < 1 and not is_few)
 
     def wait_for_turn(self) -> None:
-        """Waits until a round has the time to begin one more, so that the next comes round soon."""
+        """Waits until a round has the time to begin one more, so that the next comes round soon.
+
+        Raises:
+            Overloaded: that takes too long.
+        """
         if self._turns >= 1 and not self._waiting:
             self._turns -= 1
             return
         turn = Event()
         self._waiting.append(turn)
         try:
-            turn.wait()
+            if not turn.wait(TURN_WAIT_S):
+                raise Overloaded(retry_after_s=self.turn_away())
         finally:
             with suppress(ValueError):  # it has come
                 self._waiting.remove(turn)

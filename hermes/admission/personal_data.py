@@ -35,8 +35,13 @@ _PLAIN: Final = (
 """Wide characters, other dashes and blanks, Arabic, Persian, Devanagari, Bengali and Thai digits; one character each,
 so that places stay what they are."""
 
-_UNSEEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
-"""Takes no room: what it stands in reads as if it were not there."""
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Takes no room: what it stands in reads as if it were not there. Source: Default_Ignorable_Code_Point in Unicode's
+DerivedCoreProperties.txt.
+"""
 
 _IN_A_URL = re.compile(
     r"(?:(?<![\w.%+-])|(?<=%[0-9A-Fa-f]{2}))(?:[\w.+-]|%(?:25)?2[BbDdEe]){1,64}%(?:25)?40"

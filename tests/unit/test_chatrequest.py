@@ -87,7 +87,9 @@ def test_stream_options_are_found_however_they_are_spelled(padding: int, key: st
 
 
 @pytest.mark.parametrize("padding", [0, 200_000])
-@pytest.mark.parametrize("name", ["Model", "MODEL", "\u017ftream", "Stream_Options", "Messages", "Input"])
+@pytest.mark.parametrize(
+    "name", ["Model", "MODEL", "\u017ftream", "Stream_Options", "Messages", "Input", "Max_Tokens", "N"]
+)
 def test_a_name_that_some_providers_would_take_for_another_is_refused(name: str, padding: int) -> None:
     """Who decodes as Go does takes the last of `model` and `Model`: past a pin, or past what was masked."""
     raw = json.dumps({"x": " " * padding, "model": "a", "messages": MESSAGES, name: "b"}).encode()

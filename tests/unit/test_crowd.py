@@ -172,6 +172,20 @@ def test_nobody_who_comes_later_is_before_those_who_wait(world: World) -> None:
     assert begun[-2:] == ["early", "late"]
 
 
+def test_who_waits_too_long_for_a_turn_is_told_to_come_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those let in waited for 10 to 20 s behind a flood of refusals, some until their time was over."""
+    monkeypatch.setattr(bounds, "TURN_WAIT_S", 0.02)
+    for _ in range(int(bounds.A_ROUND)):
+        world.crowd.wait_for_turn()
+
+    with pytest.raises(Overloaded):
+        world.crowd.wait_for_turn()
+
+    assert world.crowd.is_crowded()
+    world.crowd.come_round(0.0)
+    world.crowd.wait_for_turn()  # nobody is before it any more
+
+
 def test_who_waits_for_a_turn_is_one_of_those_under_way(world: World) -> None:
     world.let_in(10_000)
     world.in_flight = 0

@@ -14,6 +14,9 @@ def found(text: str) -> list[tuple[str, str]]:
     return [(one.kind, text[one.start : one.end]) for one in find(text)]
 
 
+MORE_UNSEEN = "us\u034fer@ex\ufe0fam\U000e0020ple.com"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -38,6 +41,8 @@ def found(text: str) -> list[tuple[str, str]]:
         pytest.param("+965 9912 3456 2026", [("phone", "+965 9912 3456")], id="a year behind the number"),
         pytest.param("رقمي هو ٩٩١٢٣٤٥٦", [("phone", "٩٩١٢٣٤٥٦")], id="Arabic digits"),
         pytest.param("us\u200ber@exam\u2060ple.com", [("email", "us\u200ber@exam\u2060ple.com")], id="address, unseen"),
+        pytest.param("us\u034fer@ex\ufe0fam\U000e0020ple.com", [("email", MORE_UNSEEN)], id="more"),
+        pytest.param("4111\u3164111111\u061c111111", [("credit_card", "4111\u3164111111\u061c111111")], id="card"),
         pytest.param("4111\u200b111111111111", [("credit_card", "4111\u200b111111111111")], id="card, unseen"),
         pytest.param("\u200e+49 30\u200b 901820\u200e", [("phone", "+49 30\u200b 901820")], id="telephone, unseen"),
         pytest.param("DE89\u200b370400440532013000", [("iban", "DE89\u200b370400440532013000")], id="IBAN, unseen"),
