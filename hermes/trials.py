@@ -47,6 +47,15 @@ class Heard:
     error: str | None = None
     """Why there is no answer; fit to be shown."""
 
+    is_billed: bool = True
+    """Whether it may be charged for: not where the provider was not reached or has refused."""
+
+    is_too_large: bool = False
+    """There is an answer, too large to be compared; `error` says so too."""
+
+    text_bytes: int = 0
+    """About how much has come, at most; for its price where no usage is told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Side:

@@ -225,7 +225,7 @@ class World:
         ours = self.by_request.pop(content)
         self.books.append(self._entry(ours, said, endpoint.model))
         if said.failed:
-            return Heard(latency_ms=said.latency_ms, error="the provider answered 500")
+            return Heard(latency_ms=said.latency_ms, error="the provider answered 500", is_billed=False)
         return Heard(_body(said), {"prompt_tokens": 50, "completion_tokens": said.tokens}, said.latency_ms)
 
     def spoken(self, raw: bytes, *, stream: bool) -> Spoken:

@@ -36,7 +36,9 @@ Text = Callable[[str], str]
 
 
 class NotMade(Exception):
-    """The call was not made, or says nothing about the model; the message is the reason by which it is counted."""
+    """The call was not made, or was refused for a mistake of ours: it has cost nothing. The message is the reason by
+    which it is counted.
+    """
 
 
 class Calls(Protocol):
@@ -110,13 +112,16 @@ class Comparison:
             heard = self._calls.ask(drawn.target, drawn.request, drawn.policy, drawn.allowance)
         except NotMade as reason:
             return Found(None, 0, str(reason))
+        usage, cost = self._cost(drawn.target, heard)
+        spent = self._spent(task, heard, cost)
+        if heard.is_too_large:
+            return Found(None, spent, "too_large")
         stream = drawn.request.stream
         primary = self._aside(lambda: self._calls.spoken(task.answer, stream=stream)) if task.error is None else None
         target = self._aside(lambda: self._calls.spoken(heard.raw, stream=stream)) if heard.error is None else None
-        usage, cost = self._cost(task, heard)
         judged = self._opinion(task, primary, target)
         alike = None if primary is None or target is None else self._aside(lambda: similarity(primary, target))
-        spent = self._spent(task, heard, cost) + (judged.set_aside if judged.nanousd is None else judged.nanousd)
+        spent += judged.set_aside if judged.nanousd is None else judged.nanousd
         reply = ShadowReply(
             request_id=task.record.request_id,
             created_at=_utc(self._clock()),
@@ -124,7 +129,7 @@ class Comparison:
             function_name=task.record.function_name,
             stream=stream,
             prompt=self._kept(drawn, _last_text(drawn.request)),
-            primary=replace(_primary(drawn.primary, task), answer=self._kept(drawn, primary)),
+            primary=replace(self._primary(task), answer=self._kept(drawn, primary)),
             target=Side(
                 model=drawn.target.model,
                 endpoint=drawn.target.id,
@@ -148,16 +153,19 @@ class Comparison:
 
     # -- what it costs ------------------------------------------------------------------------------------
 
-    def _cost(self, task: Task, heard: Heard) -> tuple[Usage | None, int | None]:
+    def _cost(self, endpoint: Endpoint, heard: Heard) -> tuple[Usage | None, int | None]:
         usage = self._calls.usage(heard.usage)
-        return usage, None if usage is None else self._calls.cost_nanousd(task.drawn.target, usage)
+        return usage, None if usage is None else self._calls.cost_nanousd(endpoint, usage)
 
     def _spent(self, task: Task, heard: Heard, cost: int | None) -> int:
-        """A call without an answer is taken to cost nothing, as providers have it."""
-        if cost is not None or heard.error is not None:
+        if cost is not None or not heard.is_billed:
             return cost or 0
-        prompt, completion = self._sizes(task)
-        return self._price(task.drawn.policy, task.drawn.target, Usage(prompt, completion, prompt + completion))
+        return self._assumed(task.drawn.policy, task.drawn.target, heard, *self._sizes(task))
+
+    def _assumed(self, policy: Policy, endpoint: Endpoint, heard: Heard, prompt: int, completion: int) -> int:
+        """What a call counts whose cost is not told: what was set aside for it, or what has come if that is more."""
+        completion = max(completion, heard.text_bytes // BYTES_PER_TOKEN)
+        return self._price(policy, endpoint, Usage(prompt, completion, prompt + completion))
 
     def _sizes(self, task: Task) -> tuple[int, int]:
         record = task.record
@@ -193,14 +201,14 @@ class Comparison:
                 heard = self._calls.ask(endpoint, request, drawn.policy, drawn.allowance)
             except NotMade as reason:
                 raise NoVerdict(f"the judge was not asked: {reason}") from None
+            _, cost = self._cost(endpoint, heard)
+            if cost is not None:
+                known.append(cost)
+            elif heard.is_billed:
+                read = len(prompt.encode("utf-8", "replace")) // BYTES_PER_TOKEN
+                unknown.append(self._assumed(drawn.policy, endpoint, heard, read, REPLY_TOKENS))
             if heard.error is not None:
                 raise NoVerdict(f"the judge gave no answer: {self._clean(heard.error)}")
-            usage = self._calls.usage(heard.usage)
-            cost = None if usage is None else self._calls.cost_nanousd(endpoint, usage)
-            if cost is None:
-                unknown.append(drawn.policy.budgets.unpriced_reserve_nanousd)
-            else:
-                known.append(cost)
             return self._calls.spoken(heard.raw, stream=False).text
 
         orders = self._judge.orders()
@@ -222,20 +230,19 @@ class Comparison:
         text = said if isinstance(said, str) else as_text(said)
         return self._clean(text[:most])
 
-
-def _primary(endpoint: Endpoint, task: Task) -> Side:
-    record, error = task.record, task.error
-    if error is not None:  # the row's figures are of whoever answered in its place
-        return Side(endpoint.model, endpoint.id, error=error)
-    return Side(
-        model=endpoint.model,
-        endpoint=endpoint.id,
-        latency_ms=_latency_ms(task),
-        ttft_ms=task.call_ms if task.drawn.request.stream else None,
-        prompt_tokens=record.prompt_tokens,
-        completion_tokens=record.completion_tokens,
-        nanousd=_nanousd(record.estimated_cost_usd),
-    )
+    def _primary(self, task: Task) -> Side:
+        endpoint, record, error = task.drawn.primary, task.record, task.error
+        if error is not None:  # the row's figures are of whoever answered in its place
+            return Side(endpoint.model, endpoint.id, error=self._clean(error))
+        return Side(
+            model=endpoint.model,
+            endpoint=endpoint.id,
+            latency_ms=_latency_ms(task),
+            ttft_ms=task.call_ms if task.drawn.request.stream else None,
+            prompt_tokens=record.prompt_tokens,
+            completion_tokens=record.completion_tokens,
+            nanousd=_nanousd(record.estimated_cost_usd),
+        )
 
 
 def _latency_ms(task: Task) -> float | None:

@@ -19,6 +19,7 @@ from hermes.upstream.call import Caller
 from hermes.upstream.keyring import Keyring
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.outcome import Kind
+from hermes.upstream.reading import read
 from hermes.upstream.response import Lost, TimedOut
 
 MOST_BYTES = 1024 * 1024
@@ -26,7 +27,7 @@ MOST_BYTES = 1024 * 1024
 
 
 class NotAsked(Exception):
-    """The call says nothing about the endpoint, so it was not made, or does not count."""
+    """The call was not made, or was refused for a mistake of ours; it has cost nothing."""
 
 
 class NoPermit(Permit):
@@ -92,9 +93,12 @@ class Alone:
             if failed.kind is Kind.OPTIONS_REFUSED and endpoint.id not in self._without_options:
                 self._without_options.add(endpoint.id)
                 raise NotAsked("unfit") from None
-            return Heard(latency_ms=self._since(began), error=failed.message)
-        except (Lost, TimedOut) as error:
-            return Heard(latency_ms=self._since(began), error=str(error))
+            return Heard(
+                usage=_usage_beside(failed.body),
+                latency_ms=self._since(began),
+                error=failed.message,
+                is_billed=_may_be_billed(failed),
+            )
 
     def _key(self, endpoint: Endpoint) -> ProviderKey | None:
         usable = self._keyring.usable(endpoint)
@@ -105,23 +109,51 @@ class Alone:
     def _whole(self, answer: Answer, began: float) -> Heard:
         stream = answer.stream
         if stream is None:
-            if len(answer.body) > MOST_BYTES:
-                raise NotAsked("too_large")
-            return Heard(answer.body, answer.usage, self._since(began))
-        pieces, size = [answer.held], len(answer.held)
-        while not (stream.is_done or stream.error is not None) and (block := stream.next_block()):
-            pieces.append(block)
-            size += len(block)
+            size = len(answer.body)
             if size > MOST_BYTES:
-                raise NotAsked("too_large")
+                return self._too_large(answer.usage, began, size)
+            return Heard(answer.body, answer.usage, self._since(began), text_bytes=size)
+        pieces, size, lost = [answer.held], len(answer.held), None
+        try:
+            while not (stream.is_done or stream.error is not None) and (block := stream.next_block()):
+                pieces.append(block)
+                size += len(block)
+                if size > MOST_BYTES:
+                    return self._too_large(stream.usage, began, stream.content_bytes)
+        except (Lost, TimedOut) as error:
+            lost = str(error)
         first = stream.first_content_at
         return Heard(
             b"".join(pieces),
             stream.usage,
             self._since(began),
             None if first is None else (first - began) * 1000,
-            None if stream.is_whole and stream.error is None else "the stream broke off",
+            lost or (None if stream.is_whole and stream.error is None else "the stream broke off"),
+            text_bytes=stream.content_bytes,
+        )
+
+    def _too_large(self, usage: object, began: float, text_bytes: int) -> Heard:
+        """It is not compared, but it is paid for."""
+        return Heard(
+            usage=usage,
+            latency_ms=self._since(began),
+            error=f"the answer is larger than {MOST_BYTES:,} bytes",
+            is_too_large=True,
+            text_bytes=text_bytes,
         )
 
     def _since(self, began: float) -> float:
         return (self._clock() - began) * 1000
+
+
+def _may_be_billed(failed: CallFailed) -> bool:
+    """A refusal is free, and so is what was never sent; what went silent, or was no completion, may have been made."""
+    if failed.kind is Kind.NOT_SENT:
+        return False
+    return failed.status is None or 200 <= failed.status < 300
+
+
+def _usage_beside(body: bytes) -> object:
+    """The usage that a body tells which is no completion."""
+    whole = read(body) if body else None
+    return whole.get("usage") if isinstance(whole, dict) else None

@@ -98,6 +98,29 @@ def test_both_answers_are_kept_and_judged(shadowed: World) -> None:
     assert len(shadowed.gateway.usage(function_name="kit", request_id=answer.request_id)) == 1
 
 
+def test_an_answer_that_is_too_large_to_be_compared_is_paid_for(shadowed: World) -> None:
+    shadowed.primary.script(replies.chat("the pin's words"))
+    shadowed.lone.script(replies.chat("the target's words" * 120_000))
+    key = key_of(shadowed)
+
+    def spent_usd() -> float:
+        return float(shadowed.gateway.admin("GET", "/admin/shadow").json["spent_today_usd"])
+
+    def asked_once_more() -> float:
+        """A busy machine drops samples, so one request may not be enough."""
+        ask(shadowed, key, "which words?")
+        return spent_usd()
+
+    def dropped() -> int:
+        return int(shadowed.gateway.admin("GET", "/admin/shadow").json["queue"]["dropped"].get("too_large", 0))
+
+    before = spent_usd()
+    eventually(asked_once_more, lambda _: dropped() > 0, within_s=20.0)
+
+    assert dropped() > 0
+    assert eventually(spent_usd, lambda usd: usd > before) > before
+
+
 def test_streams_are_compared_too(shadowed: World) -> None:
     shadowed.primary.script(replies.stream("one ", "two"))
     shadowed.lone.script(replies.stream("three ", "four"))

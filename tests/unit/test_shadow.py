@@ -14,13 +14,15 @@ from hermes.chatrequest import ChatRequest
 from hermes.errors import DatabaseUnavailable
 from hermes.evaluation import shadow as queue
 from hermes.evaluation.load import LoopLoad
+from hermes.evaluation.sample import Sample
 from hermes.evaluation.shadow import sample_rate
 from hermes.evaluation.spend import DailySpend
+from hermes.observe.redact import Redactor
 from hermes.policy import LoggingPolicy
 from hermes.state.store import MemoryStore
-from hermes.trials import ShadowReply
-from hermes.types import Allowance, Attempt, Place, UsageRecord
-from tests.shadow_world import Model, Said, World
+from hermes.trials import Heard, ShadowReply
+from hermes.types import Allowance, Attempt, Endpoint, Place, UsageRecord
+from tests.shadow_world import NANOUSD_PER_TOKEN, Model, Said, World
 
 PINS = {"model.chat.target": "target", "model.chat.target.sample_rate": "1"}
 
@@ -176,6 +178,84 @@ def test_the_money_of_a_day_ends(tmp_path: Path) -> None:
     world.request(PINS)
     world.settle()
     assert len(world.books) == compared + 1, "a new day"
+    world.close()
+
+
+LARGE = Heard(usage={"prompt_tokens": 50, "completion_tokens": 9000}, error="too large", is_too_large=True)
+CUT_OFF = Heard(error="the stream broke off")
+CUT_OFF_LATE = Heard(error="the stream broke off", text_bytes=80_000)
+REFUSED = Heard(error="the provider answered 500", is_billed=False)
+NO_JSON = Heard(b'{"choices":[{"message":{"content":"Neither."}}]}', {"prompt_tokens": 500, "completion_tokens": 40})
+
+
+def hearing(world: World, model: str, heard: Heard) -> None:
+    """Makes every call of a model come to that."""
+    inner = world.ask
+
+    def ask(endpoint: Endpoint, *args: Any) -> Heard:
+        return heard if endpoint.model == model else inner(endpoint, *args)
+
+    world.ask = ask  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("heard", "tokens"),
+    [
+        pytest.param(LARGE, 9050, id="too large"),
+        pytest.param(replace(LARGE, usage=None, text_bytes=80_000), 50 + 20_000, id="too large, and no usage"),
+        pytest.param(CUT_OFF, 50 + 256, id="cut off"),
+        pytest.param(CUT_OFF_LATE, 50 + 20_000, id="cut off late"),
+        pytest.param(REFUSED, 0, id="refused"),
+    ],
+)
+def test_what_a_target_was_paid_for_counts_whatever_came_of_it(world: World, heard: Heard, tokens: int) -> None:
+    world.say = lambda model: Said("The same.", 0.5, 100.0, 10, 5, False)  # type: ignore[method-assign,assignment]
+    hearing(world, "target", heard)
+
+    world.request(PINS)
+    world.settle()
+
+    assert world.spend.spent("UTC") == tokens * NANOUSD_PER_TOKEN
+    assert world.counted == ["dropped: too_large" if heard.is_too_large else "error"]
+
+
+@pytest.mark.parametrize(
+    ("heard", "least", "most"),
+    [
+        pytest.param(LARGE, 9050, 9050, id="too large"),
+        pytest.param(CUT_OFF, 400 + 100, 400 + 1000, id="cut off"),
+        pytest.param(CUT_OFF_LATE, 20_100, 21_000, id="cut off late"),
+        pytest.param(NO_JSON, 540, 540, id="no verdict"),
+        pytest.param(REFUSED, 0, 0, id="refused"),
+    ],
+)
+def test_what_a_judge_was_paid_for_counts_whatever_came_of_it(
+    world: World, heard: Heard, least: int, most: int
+) -> None:
+    hearing(world, "judge", heard)
+
+    world.request(PINS)
+    world.settle()
+
+    found = only(world)
+    assert found.target.nanousd is not None
+    assert found.judge_error
+    spent = world.spend.spent("UTC") - found.target.nanousd
+    assert least * NANOUSD_PER_TOKEN <= spent <= most * NANOUSD_PER_TOKEN
+
+
+def test_the_money_of_a_day_ends_also_where_no_answer_can_be_compared(tmp_path: Path) -> None:
+    world = World(tmp_path, Model("house"), Model("target"), daily_usd=0.05)
+    world.try_out("target")
+    hearing(world, "target", LARGE)
+
+    for _ in range(20):
+        world.request(PINS)
+        world.settle()
+
+    paid = world.counted.count("dropped: too_large")
+    assert 4 <= paid <= 6, "each is 0.009 of 0.05 dollars"
+    assert world.counted.count("dropped: money") == 20 - paid
     world.close()
 
 
@@ -356,3 +436,33 @@ def test_secrets_are_taken_out_of_what_is_kept(world: World) -> None:
     world.settle()
 
     assert "quality" not in f"{only(world).primary.answer}{only(world).target.answer}"
+
+
+@pytest.mark.parametrize("failing", ["house", "target", "judge"])
+def test_secrets_are_taken_out_of_the_errors_that_are_kept(world: World, failing: str) -> None:
+    world.shadow._comparison._clean = Redactor({"canary-canary"}).clean
+    error = "the provider answered 500: wrong key canary-canary"
+    if failing == "house":
+        sample = drawn(world)
+        record = UsageRecord("req_1", "2026-05-10T00:00:00.000Z", "/v1/completions", "error", error_message=error)
+        world.by_request["question 1"] = Said("", 0.5, 1.0, 1, 1, True)
+        sample.over(record, [Attempt(world.models["house"].endpoint.id, "house", 500, error)])
+    else:
+        hearing(world, failing, Heard(error=error))
+        world.request(PINS)
+    world.settle()
+
+    found = only(world)
+    kept = {"house": found.primary.error, "target": found.target.error, "judge": found.judge_error}[failing]
+    assert kept is not None
+    assert "canary" not in kept
+    assert "***" in kept
+
+
+def drawn(world: World) -> Sample:
+    """The sample of one request that is still under way."""
+    request = ChatRequest.parse(b'{"messages":[{"role":"user","content":"question 1"}]}')
+    cascade = world.policy.cascades["simple"]
+    sample = world.shadow.draw(world.policy, PINS, "chat", cascade, request, lambda over: None)
+    assert sample is not None
+    return sample
