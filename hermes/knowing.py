@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import gevent
+
 from hermes.accounting.exchange import Exchange
 from hermes.chatrequest import ChatRequest, room_tokens
 from hermes.contractrequest import with_reference
@@ -75,13 +77,19 @@ class Knowing:
             InvalidRequest, EmbedderFailed, DeadlineExceeded: there is none.
         """
 
+        over = DeadlineExceeded(
+            "The time for this request is over; send fewer or shorter texts.", (), retry_after_s=1.0
+        )
+
         def between() -> None:
             lifeline.check()
             if self._clock() > until:
-                raise DeadlineExceeded("The time for this request is over; send fewer texts.", (), retry_after_s=1.0)
+                raise over
 
         exchange.turned_to(LOCAL_EMBEDDER, 0)
-        with lifeline:
+        between()
+        # The timeout ends a wait for the model, `between` what does not wait.
+        with lifeline, gevent.Timeout(max(0.0, until - self._clock()), over):
             body, usage = embeddings.answer(self._local_model, incoming.chat.body, between)
         exchange.settle("ok", usage=usage)
         told = [("X-Hermes-Model", LOCAL_EMBEDDER.model), ("X-Hermes-Cost-Usd", "0.000000000")]

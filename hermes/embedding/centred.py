@@ -54,9 +54,14 @@ class CentredE5:
         """The vector of a passage, of length 1. Blocks alike."""
         return self._centred(self._model.passage(text), "passage", text)
 
-    def plain(self, text: str) -> tuple[Vector, int]:
-        """The vector of a text as the model itself makes it, and the number of its tokens."""
-        return self._model.query(text), self._model.tokens(text)
+    def plain(self, text: str, most_tokens: int) -> tuple[Vector | None, int]:
+        """The vector of a text as the model itself makes it, and the number of its tokens.
+
+        None: these are more than `most_tokens`, and the text could be shorter.
+        """
+        tokens = self._model.tokens(text)
+        is_too_long = tokens > most_tokens and len(text) > 1
+        return None if is_too_long else self._model.query(text), tokens
 
     def _centred(self, vector: Vector, kind: str, text: str) -> Vector:
         moved: Vector = vector - self._centres[f"{script_of(text)}_{kind}"]

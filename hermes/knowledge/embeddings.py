@@ -47,7 +47,7 @@ def answer(model: LocalModel, body: Any, between: Callable[[], None] = lambda: N
     """The answer's body, and its usage.
 
     Args:
-        between: is called between two texts; may raise, to end it.
+        between: is called before each piece of a text; may raise, to end it.
 
     Raises:
         InvalidRequest: see `check`.
@@ -59,8 +59,7 @@ def answer(model: LocalModel, body: Any, between: Callable[[], None] = lambda: N
     is_packed = body.get("encoding_format") == "base64"
     data, tokens = [], 0
     for index, text in enumerate(texts):
-        between()
-        vector, size = model.embed(text)
+        vector, size = model.embed(text, between)
         tokens += size
         value: Any = base64.b64encode(vector.astype("<f4").tobytes()).decode() if is_packed else vector.tolist()
         data.append({"object": "embedding", "index": index, "embedding": value})
