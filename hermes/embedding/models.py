@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -130,9 +131,16 @@ def open_embedder(name: str, sha256: str | None = None) -> Embedder:
     return embedder
 
 
+LONGEST: Final = "\ufdfa"
+LONGEST_SPELT: Final = unicodedata.normalize("NFKC", LONGEST)
+
+
 def _for_c(text: str) -> str:
-    """The engine reads C strings, which a NUL character would end, and UTF-8, which has no half characters."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+    """The engine reads C strings, which a NUL character would end, and UTF-8, which has no half characters. It keeps
+    twelve places for what becomes of a character under NFKC, and ends the process where that is longer: of all there
+    are, U+FDFA is the one.
+    """
+    return text.replace("\0", " ").replace(LONGEST, LONGEST_SPELT).encode("utf-8", "replace").decode()
 
 
 def _imported(module: str, package: str) -> Any:

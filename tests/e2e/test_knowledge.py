@@ -207,7 +207,8 @@ def test_an_embedder_elsewhere_makes_the_vectors(world: World, key: str) -> None
 
 def test_the_local_model_serves_embeddings_in_openais_shape(world: World, key: str) -> None:
     asked = {"model": "any", "input": ["How long do refunds take?", "متى يتم رد المبلغ؟"]}
-    whole = world.gateway.request("POST", "/v1/embeddings", {"Authorization": f"Bearer {key}"}, asked)
+    patient = {"Authorization": f"Bearer {key}", "X-Request-Timeout": "30"}  # the first one may load the model
+    whole = world.gateway.request("POST", "/v1/embeddings", patient, asked)
     packed = world.gateway.request("POST", "/v1/embeddings", {}, {**asked, "encoding_format": "base64"})
 
     assert whole.status == packed.status == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -13,10 +15,11 @@ import pytest
 
 from hermes.errors import ClientGone, DeadlineExceeded
 from hermes.knowing import Knowing
-from hermes.knowledge.vectors import PIECE_CHARS, LocalModel
+from hermes.knowledge.vectors import LocalModel
+from hermes.settings import ROOT
 from hermes.upstream.lifeline import Lifeline
 
-LONG = "a" * (PIECE_CHARS * 20)
+LONG = "a" * 30_000
 MARKS = 4
 
 
@@ -117,3 +120,15 @@ def test_a_long_text_is_the_mean_of_its_pieces_and_all_of_it_counts() -> None:
     assert np.linalg.norm(vector) == pytest.approx(1)
     assert vector[0] == pytest.approx(vector[1], rel=0.5)
     assert LocalModel(lambda: model).embed("a b")[0].tolist() == [1, 1]  # a short one is left as it is
+
+
+def test_no_character_ends_the_process() -> None:
+    """U+FDFA becomes 18 characters under NFKC, for which the engine had no room: it ended the server."""
+    program = (
+        "from hermes.embedding.models import E5, open_embedder; print(open_embedder(E5).tokens('\\ufdfa' * 100) > 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=55, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr[-500:]
