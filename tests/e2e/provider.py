@@ -25,6 +25,8 @@ from .replies import Reply, chat
 
 HOST = "127.0.0.1"
 LINE_LIMIT = 1 << 20
+AT_ONCE_BYTES = 1 << 16
+"""The buffers of a socket take this much without waiting for the other side."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -188,8 +190,7 @@ class Provider:
                 reply = self._take(conn, call)
                 if not self._answer(conn, call, reply):
                     break
-                with self._lock:
-                    self._connections[conn] = None
+                self._is_idle(conn)
         with self._lock:
             self._connections.pop(conn, None)
         reader.close()
@@ -210,9 +211,12 @@ class Provider:
     def _answer(self, conn: socket.socket, call: Call, reply: Reply) -> bool:
         """Says the reply; whether the connection may serve another request."""
         try:
+            last = None if reply.endless else len(reply.pieces)
             pieces = itertools.chain(reply.pieces, itertools.repeat(reply.pieces[-1]) if reply.endless else ())
-            for wait_s, text in pieces:
+            for number, (wait_s, text) in enumerate(pieces, 1):
                 _wait(conn, wait_s)
+                if number == last and _is_kept(call, reply) and len(text) < AT_ONCE_BYTES:
+                    self._is_idle(conn)
                 call.sent_at.append(time.monotonic())
                 if text:
                     conn.sendall(text)
@@ -223,7 +227,16 @@ class Provider:
         call.ended_at, call.ended_by = time.monotonic(), "provider"
         if reply.end == "rst":
             conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        return reply.end == "keep" and call.headers.get("connection", "").lower() != "close"
+        return _is_kept(call, reply)
+
+    def _is_idle(self, conn: socket.socket) -> None:
+        """Said before the end of an answer goes out: who has it may see at once that the connection is idle."""
+        with self._lock:
+            self._connections[conn] = None
+
+
+def _is_kept(call: Call, reply: Reply) -> bool:
+    return reply.end == "keep" and call.headers.get("connection", "").lower() != "close"
 
 
 def _bound(port: int) -> socket.socket:

@@ -11,7 +11,7 @@ from . import replies
 from .replies import Reply, drip, error, raw, silence
 from .world import World
 
-TEACHER_S = 0.4
+TEACHER_S = 1.0
 
 
 @pytest.fixture

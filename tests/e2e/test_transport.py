@@ -72,9 +72,8 @@ def test_an_address_is_looked_up_nowhere(
 
 def test_a_connection_that_was_closed_meanwhile_is_not_used(transport: Transport, provider: Provider) -> None:
     body_of(transport, provider)
-    time.sleep(0.05)
     provider.close_idle()
-    time.sleep(0.05)
+    assert eventually(lambda: provider.open_connections, lambda number: number == 0) == 0
 
     body_of(transport, provider)
 
@@ -103,7 +102,7 @@ def test_what_nobody_uses_is_closed_on_this_side_too(provider: Provider, older_s
         clock.more_s = older_s
         if not older_s:
             provider.close_idle()
-            time.sleep(0.02)
+            assert eventually(lambda: provider.open_connections, lambda number: number == 0) == 0
         transport.close_stale()
 
         assert transport.idle == 0
@@ -129,9 +128,8 @@ def test_an_answer_that_is_not_read_to_its_end_closes_its_connection(transport: 
     assert response.read() == b"a"
 
     response.release()
-    time.sleep(0.05)
 
-    assert provider.open_connections == 0
+    assert eventually(lambda: provider.open_connections, lambda number: number == 0) == 0
 
 
 @pytest.mark.parametrize(

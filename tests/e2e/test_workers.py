@@ -123,11 +123,11 @@ def together(number: int, ask: Callable[[], Answer]) -> list[Answer]:
 
 
 def decisions(answers: list[Answer]) -> set[str]:
-    return {got.headers["x-hermes-decision"] for got in answers}
+    return {got.headers.get("x-hermes-decision", f"status {got.status}") for got in answers}
 
 
 def models(answers: list[Answer]) -> set[str]:
-    return {got.headers["x-hermes-model"] for got in answers}
+    return {got.headers.get("x-hermes-model", f"status {got.status}") for got in answers}
 
 
 # -- as one -----------------------------------------------------------------------------------------------

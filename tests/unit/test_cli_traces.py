@@ -202,9 +202,13 @@ def test_following_goes_on_until_it_is_interrupted(log: TraceLog, tmp_path: Path
     """Even where the folder is not there yet. Ctrl-C is how one ends it, so it is no failure."""
     command = [sys.executable, "-m", "hermes", "traces", "tail", "--follow", "--json"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    # A child inherits an ignored signal, as `nohup make test &` ignores this one.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         assert process.stdout is not None
         write(log, 1)
         first = json.loads(process.stdout.readline())
