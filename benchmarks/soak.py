@@ -198,7 +198,11 @@ def slope_a_minute(samples: Sequence[Sample]) -> float:
 
 
 def _verdict(
-    samples: Sequence[Sample], traffic: Traffic, before: tuple[int, int], after: tuple[int, int], threads: int
+    samples: Sequence[Sample],
+    traffic: Traffic,
+    before: tuple[int, list[str]],
+    after: tuple[int, list[str]],
+    threads: int,
 ) -> bool:
     slope, is_warm = slope_a_minute(samples), samples[-1].minute >= WARM_MINUTES
     note = "" if is_warm else f"; not judged, as caches fill for the first {WARM_MINUTES:.0f} minutes"
@@ -206,7 +210,11 @@ def _verdict(
     checks = (
         (slope < STEEPEST_MB_A_MINUTE or not is_warm, f"memory: {slope:+.2f} MB a minute once warm{note}"),
         (after[0] <= before[0] + SPARE_DESCRIPTORS, f"descriptors: {before[0]} before, {after[0]} after the end"),
-        (after[1] <= before[1] + SPARE_GREENLETS, f"greenlets: {before[1]} before, {after[1]} after the end"),
+        (
+            len(after[1]) <= len(before[1]) + SPARE_GREENLETS,
+            f"greenlets: {len(before[1])} before, {len(after[1])} after the end"
+            + "".join(f"\n      {place}" for place in after[1]),
+        ),
         (threads <= warm_threads, f"threads: {warm_threads} once warm, {threads} after the end"),
         (not traffic.wrong, f"answers: {traffic.requests:,}, {sum(traffic.wrong.values())} not as they should be"),
     )
@@ -235,7 +243,7 @@ def _sample(server: HermesServer, traffic: Traffic, began: float) -> Sample:
         server.process.resident_bytes() / 1024 / 1024,
         server.process.descriptors(),
         server.process.threads(),
-        server.process.greenlets(),
+        len(server.process.greenlets()),
         metrics.get("hermes_spool_depth", 0.0),
         metrics.get("hermes_router_sessions_active", 0.0),
     )

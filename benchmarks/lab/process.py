@@ -160,9 +160,11 @@ class Process:
         """Threads of the operating system."""
         return sum(len(os.listdir(f"/proc/{pid}/task")) for pid, _ in self._members())
 
-    def greenlets(self) -> int:
-        """Living greenlets of the workers, besides those that began with them, as servers with `lab/insight` tell."""
-        answers = []
+    def greenlets(self) -> list[str]:
+        """Where each living greenlet of the workers stands, besides those that began with them; of servers with
+        `lab/insight`.
+        """
+        lines: list[str] = []
         for pid, _ in self._members():
             if pid != self._popen.pid:
                 answer = self.folder / f"greenlets.{pid}"
@@ -171,8 +173,8 @@ class Process:
                 until = time.monotonic() + ANSWER_LIMIT_S
                 while not answer.exists() and time.monotonic() < until:
                     time.sleep(0.01)
-                answers.append(int(answer.read_text(encoding="ascii")))
-        return sum(answers)
+                lines += answer.read_text(encoding="utf-8").splitlines()
+        return lines
 
     def _members(self) -> list[tuple[int, list[str]]]:
         """Number and `stat` fields of every process of the session that lives."""

@@ -47,10 +47,10 @@ class Pair:
         env = {"HERMES_STATE_URL": redis.url, "WEB_CONCURRENCY": str(WORKERS), "PROMETHEUS_MULTIPROC_DIR": str(folder)}
         self.world = World(env=env)
         self.gateway: Gateway = self.world.gateway
-        eventually(self.served, lambda workers: len(workers) == WORKERS, 10)
+        eventually(self.served, lambda workers: len(workers) == WORKERS, 30)
         assert self.gateway.reload(self.config()).status == 200
         self.begin()
-        eventually(lambda: decisions(self.by_both(self.ask_anew)), lambda found: found == {"teacher"}, 10)
+        eventually(lambda: decisions(self.by_both(self.ask_anew)), lambda found: found == {"teacher"}, 30)
 
     def config(self, **sections: Any) -> dict[str, Any]:
         """The plain configuration with a teacher, and with other sections."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.e2e.gateway import ADMIN_KEY, Gateway
 
@@ -24,7 +24,9 @@ FLAGS = [
 ]
 WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 390, "height": 844}
-PATIENCE_MS = 10_000
+PATIENCE_MS = 20_000
+expect.set_options(timeout=PATIENCE_MS)
+
 MISSING = "There is no Chromium here; on Debian: apt-get install chromium. CHROMIUM names one elsewhere."
 
 
