@@ -1,6 +1,6 @@
-"""Lets a server tell which greenlets it holds, which nothing outside can see: loaded by Python itself where this
-folder stands in `PYTHONPATH`. On a signal that nobody else uses, they go into a file of the process's folder: a line
-for each, with the places where it stands, innermost first.
+"""Lets a server tell which greenlets its event loop holds, which nothing outside can see: loaded by Python itself where
+this folder stands in `PYTHONPATH`. On a signal that nobody else uses, they go into a file of the process's folder: a
+line for each, with the places where it stands, innermost first.
 """
 
 from __future__ import annotations
@@ -11,20 +11,28 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 ASK = signal.SIGRTMIN + 7
 ANSWER = "greenlets.{pid}"
 
 
 def _tell(*_: object) -> None:
+    """Signals reach the main thread, which has the event loop; the greenlets of other threads are the threads' own."""
     greenlet = sys.modules.get("greenlet")
-    living = (
-        [one for one in gc.get_objects() if isinstance(one, greenlet.greenlet) and not one.dead] if greenlet else []
-    )
+    loop = _root(greenlet.getcurrent()) if greenlet else None
+    found = [one for one in gc.get_objects() if isinstance(one, greenlet.greenlet)] if greenlet else []
+    living = [one for one in found if not one.dead and _root(one) is loop]
     target = Path(ANSWER.format(pid=os.getpid()))
     lines = "".join(f"{_places(one.gr_frame)}\n" for one in living)
     target.with_suffix(".part").write_text(lines, encoding="utf-8")
     target.with_suffix(".part").rename(target)
+
+
+def _root(one: Any) -> Any:
+    while one.parent is not None:
+        one = one.parent
+    return one
 
 
 def _places(frame: FrameType | None) -> str:
