@@ -89,4 +89,4 @@ def _text_of(item: Any) -> str:
     if isinstance(item, str):
         return item
     items = item if isinstance(item, list) else [item]
-    return " ".join(["0" if isinstance(one, int) else largejson.written(one).decode() for one in items])
+    return " ".join(["#" if isinstance(one, int) else largejson.written(one).decode() for one in items])

@@ -308,7 +308,7 @@ class Gateway:
             incoming.principal,
             stream=chat.stream,
             preview=preview,
-            fields_tokens=lambda: tokens_of_fields(chat.raw, chat.body, chat.members, chat.counted),
+            fields_tokens=lambda measure: tokens_of_fields(chat.raw, chat.body, chat.members, chat.counted, measure),
         )
 
     def _note_decision(self, decision: Decision, cascade: Cascade, *, stream: bool) -> None:

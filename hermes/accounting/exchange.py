@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from hermes.accounting.prices import format_usd
-from hermes.accounting.tokens import PromptSize, usage_from
+from hermes.accounting.tokens import AT_MOST, LIKELY, Measure, PromptSize, usage_from
 from hermes.errors import BooksUnreadable, ClientGone, GatewayDisabled, HermesError, ResidencyBlocked, UpstreamFailed
 from hermes.types import Attempt, Decision, Endpoint, Principal, Status, Usage, UsageRecord
 
@@ -52,7 +52,7 @@ class Exchange:
         self._waited_ms = 0.0
         self._size: PromptSize | None = None
         self._prompt_tokens: int | None = None
-        self._fields_tokens: Callable[[], int] = int
+        self._fields_tokens: Callable[[Measure], int] = lambda _: 0
         self._settled = False
         self._is_bound = False
         self._give_back: Callable[[Usage | None, int | None], None] | None = None
@@ -80,7 +80,7 @@ class Exchange:
         *,
         stream: bool,
         preview: str | None,
-        fields_tokens: Callable[[], int] = int,
+        fields_tokens: Callable[[Measure], int] = lambda _: 0,
     ) -> None:
         """Who asks for what.
 
@@ -153,16 +153,17 @@ class Exchange:
         return self.record.overhead_ms
 
     def prompt_tokens(self) -> int:
-        """A low estimate of the messages' size."""
+        """An estimate of the messages' size, as if they were prose; what else they hold may be several times that."""
         if self._prompt_tokens is None:
-            self._size = PromptSize(self._messages)
+            self._size = self._size or PromptSize(self._messages)
             self._prompt_tokens = self._size.tokens()
         return self._prompt_tokens
 
     def billed_tokens(self) -> int:
-        """What the provider may bill as the prompt: whatever there is beside the known texts is counted as well."""
-        tokens = self.prompt_tokens() + self._fields_tokens()
-        return tokens + self._size.unknown_tokens() if self._size is not None else tokens
+        """What the provider may bill as the prompt at most, whatever there is beside the known texts included."""
+        if self._size is None:
+            self._size = PromptSize(self._messages)
+        return self._size.most_tokens() + self._fields_tokens(AT_MOST)
 
     # -- how it ends --------------------------------------------------------------------------------------
 
@@ -233,7 +234,7 @@ class Exchange:
         return usage, cost
 
     def _estimated(self, content_bytes: int) -> Usage:
-        prompt, completion = self.prompt_tokens() + self._fields_tokens(), -(-content_bytes // BYTES_PER_TOKEN)
+        prompt, completion = self.prompt_tokens() + self._fields_tokens(LIKELY), -(-content_bytes // BYTES_PER_TOKEN)
         return Usage(prompt, completion, prompt + completion, estimated=True)
 
     def _prove(self, **more: Any) -> None:

@@ -6,20 +6,22 @@ word is at least one. The length of every text counts, so nothing is left out; h
 by a sample in long texts and long conversations, at places that are drawn by lot: no caller knows where it will look.
 So the cost of estimating is bounded: a body of 64 MB takes a few milliseconds of the event loop, not seconds.
 
-Two figures are told of a prompt. The low one is of what is known to be text, name, call or picture. The other adds what
-a provider may bill besides: parts and fields that nobody has heard of, and recordings and files by their length.
+Two figures are told of a prompt. The likely one is of what is known to be text, name, call or picture, as prose. The
+other is what a provider may bill at most, and is set aside: of what is no prose every digit and sign counts (see
+`density`), of pictures the size is that of large ones, and parts and fields that nobody has heard of count as well.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes import largejson
+from hermes.accounting.density import dense_tokens
 from hermes.jsonmap import Member
 from hermes.types import Usage
 
@@ -30,6 +32,13 @@ TOKENS_PER_MESSAGE = 4
 TOKENS_PER_IMAGE = 765
 """What OpenAI counts for a 1024 x 1024 image in high detail."""
 
+LARGE_IMAGE_TOKENS = 5_000
+"""What a picture is billed at most that is made smaller first, as nearly all providers do: 4,800 at Anthropic, 3,800 at
+OpenAI, 1,120 at Google."""
+
+ORIGINAL_IMAGE_TOKENS = 15_000
+"""OpenAI's for ten thousand patches, where the caller wants the picture read in its `original` size."""
+
 TOKENS_PER_AUDIO = 600
 """One minute of speech at ten tokens a second."""
 
@@ -39,17 +48,8 @@ TOKENS_PER_FILE = 2000
 MAX_TOKENS = 10**9
 """No request has more; a larger figure is a mistake of the provider's."""
 
-EXACT_CHARS = 8192
-"""Texts up to here are measured whole, 10 to 60 µs."""
-
 SLICE_CHARS = 512
 """Longer ones are measured in slices of so much."""
-
-EXACT_TEXTS = 512
-"""So many texts are each looked at; of more, this many places."""
-
-MOST_CHARS = 512 * 1024
-"""Looked at of a whole conversation; each text gets its share."""
 
 AUDIO_CHARS_PER_TOKEN = 1000
 """Base64 of speech at 64 kbit a second, ten tokens a second; what is less compressed is shorter than it looks."""
@@ -70,7 +70,7 @@ PAYLOADS: Final = frozenset(
 
 TEXTS_OF_MESSAGE: Final = frozenset({"name", "refusal", "reasoning_content"})
 TEXTS_OF_PART: Final = frozenset({"text", "refusal"})
-MARKS: Final = frozenset({"role", "type", "id", "tool_call_id", "index"})
+MARKS: Final = frozenset({"role", "type", "id", "tool_call_id", "index", "detail"})
 """Never billed for their length, as long as it is what it should be."""
 
 MARK_CHARS = 128
@@ -84,14 +84,31 @@ UNBILLED_FIELDS: Final = frozenset({"messages", "model", "metadata", "user", "lo
 _lot: Final = Random().random  # noqa: S311 — seeded by the system; nobody sees enough of it to tell what comes
 
 
+class Measure(NamedTuple):
+    """How texts are measured, and how much of them is looked at."""
+
+    tokens: Callable[[str], int]
+    tokens_of_bytes: Callable[[bytes], int]
+
+    exact_chars: int
+    """Texts up to here are measured whole."""
+
+    exact_texts: int
+    """So many texts are each looked at; of more, this many places."""
+
+    most_chars: int
+    """Looked at of a whole conversation; each text gets its share."""
+
+
 class PromptSize:
     """What a list of messages holds; nothing is measured before it is asked for."""
 
-    __slots__ = ("_flat", "_texts", "_unknown", "_unknown_texts", "_unknown_tokens")
+    __slots__ = ("_flat", "_larger", "_texts", "_unknown", "_unknown_texts", "_unknown_tokens")
 
     def __init__(self, messages: object) -> None:
         """Takes OpenAI's `messages`; what is not one counts nothing, so any JSON value may be given."""
         self._flat = 0
+        self._larger = 0
         self._texts: list[str] = []
         self._unknown: list[Any] = []
         self._unknown_texts: list[str] = []
@@ -104,13 +121,17 @@ class PromptSize:
         """Of all texts, names and tool calls by their length; of pictures, recordings and files a flat figure."""
         return self._flat + tokens_of_texts(self._texts)
 
+    def most_tokens(self) -> int:
+        """What a provider may bill: texts that are no prose, large pictures, and what is not known."""
+        return self._flat + self._larger + tokens_of_texts(self._texts, AT_MOST) + self.unknown_tokens()
+
     def unknown_tokens(self) -> int:
-        """What may be billed beyond that: the length of what is not known, and of recordings and files."""
+        """What may be billed for what is not known, by its length, and for long recordings and files."""
         tokens = self._unknown_tokens
         if self._unknown_texts:
-            tokens += tokens_of_texts(self._unknown_texts)
+            tokens += tokens_of_texts(self._unknown_texts, AT_MOST)
         if self._unknown:
-            tokens += tokens_of_json(self._unknown)
+            tokens += tokens_of_json(self._unknown, AT_MOST)
         return min(tokens, UNKNOWN_TOKENS_MAX)
 
     def _add_message(self, message: Mapping[str, Any]) -> None:
@@ -155,6 +176,7 @@ class PromptSize:
         """A picture, a recording or a file; False where it is none of them."""
         if kind in PICTURES:
             self._flat += TOKENS_PER_IMAGE
+            self._larger += _picture_tokens(part) - TOKENS_PER_IMAGE
         elif kind in RECORDINGS:
             self._flat += TOKENS_PER_AUDIO
             self._unknown_tokens += max(0, _payload_chars(part) // AUDIO_CHARS_PER_TOKEN - TOKENS_PER_AUDIO)
@@ -196,37 +218,44 @@ def estimate_tokens(text_bytes: int, words: int) -> int:
     return max(-(-text_bytes // BYTES_PER_TOKEN), words)
 
 
-def tokens_of_text(text: str, chars: int = EXACT_CHARS) -> int:
-    """Estimated tokens of a text, of which `chars` characters at most are looked at: less than 0.1 ms."""
-    chars = min(chars, EXACT_CHARS)
+def tokens_of_text(text: str, measure: Measure | None = None, chars: int | None = None) -> int:
+    """Estimated tokens of a text, of which `chars` characters at most are looked at: about 0.1 ms.
+
+    Args:
+        measure: `LIKELY` where none is given.
+    """
+    measure = measure or LIKELY
+    chars = measure.exact_chars if chars is None else min(chars, measure.exact_chars)
     if len(text) <= chars:
-        return _tokens_of_short(text)
+        return measure.tokens(text)
     sample = "".join(text[start:end] for start, end in _slices(len(text), chars))
-    return math.ceil(_tokens_of_short(sample) * len(text) / len(sample))
+    return math.ceil(measure.tokens(sample) * len(text) / len(sample))
 
 
-def tokens_of_texts(texts: Sequence[str]) -> int:
+def tokens_of_texts(texts: Sequence[str], measure: Measure | None = None) -> int:
     """Estimated tokens of all the texts. Where they are very many, places are drawn by lot among their characters, so
     that a text is looked at as often as it is long: a few milliseconds.
     """
-    if len(texts) <= EXACT_TEXTS:
-        chars = MOST_CHARS // max(1, len(texts))
-        return sum([tokens_of_text(text, chars) for text in texts])
+    measure = measure or LIKELY
+    places = measure.exact_texts
+    if len(texts) <= places:
+        chars = measure.most_chars // max(1, len(texts))
+        return sum([tokens_of_text(text, measure, chars) for text in texts])
     ends = list(accumulate(map(len, texts)))
-    step = ends[-1] / EXACT_TEXTS
+    step = ends[-1] / places
     tokens_per_char = 0.0
-    for stratum in range(EXACT_TEXTS):
+    for stratum in range(places):
         place = min(int((stratum + _lot()) * step), ends[-1] - 1)
         text = texts[bisect_right(ends, place)]
         start = int(_lot() * (len(text) - SLICE_CHARS)) if len(text) > SLICE_CHARS else 0
         piece = text[start : start + SLICE_CHARS]
-        tokens_per_char += _tokens_of_short(piece) / len(piece)
+        tokens_per_char += measure.tokens(piece) / len(piece)
     return math.ceil(tokens_per_char * step)
 
 
-def tokens_of_json(value: object) -> int:
+def tokens_of_json(value: object, measure: Measure | None = None) -> int:
     """Estimated tokens of any JSON value, as long as it is when it is written without blanks."""
-    return tokens_of_text(value if isinstance(value, str) else largejson.written(value).decode())
+    return tokens_of_text(value if isinstance(value, str) else largejson.written(value).decode(), measure)
 
 
 def tokens_of_messages(messages: object) -> int:
@@ -239,14 +268,18 @@ def tokens_of_messages(messages: object) -> int:
 
 
 def tokens_of_fields(
-    raw: bytes, body: Mapping[str, Any], members: Iterable[Member] | None, counted: str = "messages"
+    raw: bytes,
+    body: Mapping[str, Any],
+    members: Iterable[Member] | None,
+    counted: str = "messages",
+    measure: Measure | None = None,
 ) -> int:
     """Estimated tokens of what a provider bills beside the messages: tools, schemas and every field that is not known.
 
     Args:
         raw: the request's bytes.
         body: what they mean.
-        members: where the fields stand in them, where that is known: then a field of any length takes 20 µs.
+        members: where the fields stand in them, where that is known: then a field of any length takes 0.1 ms at most.
         counted: a further field that is counted already.
     """
     larger = [
@@ -257,9 +290,9 @@ def tokens_of_fields(
     if not larger:
         return 0
     if members is None:
-        return sum([tokens_of_json(body[name]) for name in larger])
-    names = frozenset(larger)
-    return sum([_tokens_of_bytes(raw, m.value_start, m.value_end) for m in members if m.key in names])
+        return sum([tokens_of_json(body[name], measure) for name in larger])
+    names, measure = frozenset(larger), measure or LIKELY
+    return sum([_tokens_of_bytes(raw, m.value_start, m.value_end, measure) for m in members if m.key in names])
 
 
 def usage_from(payload: object) -> Usage | None:
@@ -291,7 +324,7 @@ def usage_from(payload: object) -> Usage | None:
     return Usage(prompt, completion, total, min(cached, prompt), min(reasoning, completion))
 
 
-def _tokens_of_short(text: str) -> int:
+def _likely_tokens(text: str) -> int:
     text_bytes = _utf8_bytes(text)
     # Splitting costs ten times what counting does, and words matter only where they are shorter than three letters.
     if text.count(" ") + text.count("\n") + text.count("\t") < text_bytes // BYTES_PER_TOKEN:
@@ -299,13 +332,33 @@ def _tokens_of_short(text: str) -> int:
     return estimate_tokens(text_bytes, len(text.split()))
 
 
-def _tokens_of_bytes(raw: bytes, start: int, end: int) -> int:
+def _likely_tokens_of_bytes(text: bytes) -> int:
+    return estimate_tokens(len(text), len(text.split()))
+
+
+def _most_tokens(text: str) -> int:
+    return max(_likely_tokens(text), dense_tokens(text.encode("utf-8", "surrogatepass")))
+
+
+def _most_tokens_of_bytes(text: bytes) -> int:
+    return max(_likely_tokens_of_bytes(text), dense_tokens(text))
+
+
+LIKELY: Final = Measure(_likely_tokens, _likely_tokens_of_bytes, 8192, 512, 512 * 1024)
+"""As prose; 10 to 60 µs for a text, two milliseconds for a conversation."""
+
+AT_MOST: Final = Measure(_most_tokens, _most_tokens_of_bytes, 4096, 128, 64 * 1024)
+"""What is no prose counts as that; 10 to 100 µs for a text, three milliseconds for a conversation. A byte costs four
+times what it does with `LIKELY`, so less is looked at."""
+
+
+def _tokens_of_bytes(raw: bytes, start: int, end: int, measure: Measure) -> int:
     """Estimated tokens of JSON in its bytes, of which some are looked at."""
-    size = end - start
-    if size <= EXACT_CHARS:
-        return estimate_tokens(size, len(raw[start:end].split()))
-    sample = b"".join(raw[start + first : start + last] for first, last in _slices(size, EXACT_CHARS))
-    return math.ceil(estimate_tokens(len(sample), len(sample.split())) * size / len(sample))
+    size, exact = end - start, measure.exact_chars
+    if size <= exact:
+        return measure.tokens_of_bytes(raw[start:end])
+    sample = b"".join(raw[start + first : start + last] for first, last in _slices(size, exact))
+    return math.ceil(measure.tokens_of_bytes(sample) * size / len(sample))
 
 
 def _slices(length: int, chars: int) -> Iterable[tuple[int, int]]:
@@ -315,6 +368,13 @@ def _slices(length: int, chars: int) -> Iterable[tuple[int, int]]:
     for begin in range(0, step * number, step):
         start = begin + int(_lot() * (step - width + 1))
         yield start, start + width
+
+
+def _picture_tokens(part: Mapping[str, Any]) -> int:
+    """What a picture may be billed. `low` says nothing of it: not every provider heeds that."""
+    held = part.get("image_url")
+    details = (part.get("detail"), held.get("detail") if isinstance(held, dict) else None)
+    return ORIGINAL_IMAGE_TOKENS if "original" in details else LARGE_IMAGE_TOKENS
 
 
 def _payload_chars(part: Mapping[str, Any]) -> int:

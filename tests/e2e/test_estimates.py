@@ -7,9 +7,13 @@ before the first is answered.
 
 from __future__ import annotations
 
+import base64
+import itertools
+import string
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -31,6 +35,19 @@ ODD = [
     {"role": "user" if number % 2 == 0 else "assistant", "content": "a" if number % 2 == 0 else "word " * 300}
     for number in range(600)
 ]
+NOISE = base64.b64encode(b"".join(sha256(str(number).encode()).digest() for number in range(3000))).decode()
+BYTES = NOISE.encode()
+DENSE = {
+    "base64": (NOISE[:100_000], 72_000),
+    "letters": ("".join(chr(97 + one % 26) for one in BYTES[:100_000]), 54_000),
+    "numbers": (", ".join(str(one * 7 % 100) for one in BYTES[:25_000]), 75_000),
+    "signs": ("".join(string.punctuation[one % 32] for one in BYTES[:100_000]), 66_000),
+    "emoji": ("".join(chr(0x1F300 + one * 5 % 256) for one in BYTES[:30_000]), 85_000),
+    "Chinese": ("".join(chr(0x4E00 + one * other) for one, other in itertools.pairwise(BYTES[:30_000])), 66_000),
+}
+"""Texts, and how many tokens common models make of them: two to four times as many as of prose of their length."""
+
+PICTURE = {"type": "image_url", "image_url": {"url": "https://pictures.example/large.jpg", "detail": "high"}}
 CHAT = "/v1/chat/completions"
 CONTRACT = "/v1/completions"
 
@@ -75,6 +92,12 @@ def spent_usd(world: World, user: str) -> Decimal:
             100_000, 100, id="arguments",
         ),
         pytest.param({"messages": [*ODD, {"role": "user", "content": "hi"}]}, 115_000, 100, id="every second message"),
+        *[
+            pytest.param({"messages": [{"role": "user", "content": text}]}, tokens, 100, id=kind)
+            for kind, (text, tokens) in DENSE.items()
+        ],
+        pytest.param({"tools": [{"type": "function", "function": {"name": NOISE[:60_000]}}]}, 42_000, 100, id="a name"),
+        pytest.param({"messages": [{"role": "user", "content": [PICTURE] * 20}]}, 90_000, 100, id="pictures"),
         pytest.param({"max_tokens": 20_000.0}, 10, 20_000, id="a length as a float"),
         pytest.param({"max_tokens": "20000"}, 10, 20_000, id="a length as a text"),
         pytest.param({"max_tokens": 20_000, "max_completion_tokens": 1}, 10, 20_000, id="two lengths"),

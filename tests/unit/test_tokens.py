@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from hermes.accounting.tokens import (
+    AT_MOST,
+    LARGE_IMAGE_TOKENS,
+    ORIGINAL_IMAGE_TOKENS,
     TOKENS_PER_AUDIO,
     TOKENS_PER_FILE,
     TOKENS_PER_IMAGE,
@@ -208,6 +211,7 @@ def test_an_embeddings_tokens_are_counted_one_by_one_and_its_input_once() -> Non
     request = EmbeddingRequest.parse(json.dumps({"model": "m", "input": [[15339] * 3000, [1, 2]]}).encode())
 
     assert tokens_of_messages(request.messages) == TOKENS_PER_MESSAGE + 3002
+    assert PromptSize(request.messages).most_tokens() == pytest.approx(TOKENS_PER_MESSAGE + 3002, abs=10)
     assert tokens_of_fields(request.raw, request.body, request.members, request.counted) == 0
 
 
@@ -272,6 +276,62 @@ def test_a_recording_and_a_file_may_be_longer_than_usual() -> None:
 )
 def test_nothing_is_unknown_of_usual_messages(message: dict[str, Any]) -> None:
     assert PromptSize([message]).unknown_tokens() == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "tokens"),
+    [
+        pytest.param(
+            {"type": "image_url", "image_url": {"url": "https://x/y.png"}}, LARGE_IMAGE_TOKENS, id="no detail"
+        ),
+        pytest.param(
+            {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
+            LARGE_IMAGE_TOKENS,
+            id="low detail, which not every provider heeds",
+        ),
+        pytest.param(
+            {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "original"}},
+            ORIGINAL_IMAGE_TOKENS,
+            id="as it is",
+        ),
+        pytest.param(
+            {"type": "input_image", "image_url": "https://x/y.png", "detail": "original"},
+            ORIGINAL_IMAGE_TOKENS,
+            id="as it is, in the form of responses",
+        ),
+        pytest.param(
+            {"type": "image", "source": {"type": "base64", "data": "A" * 400_000}},
+            LARGE_IMAGE_TOKENS,
+            id="Anthropic's form",
+        ),
+        pytest.param({"type": "image_url", "image_url": ["detail", {}]}, LARGE_IMAGE_TOKENS, id="no picture at all"),
+    ],
+)
+def test_a_picture_is_set_aside_as_a_large_one(part: dict[str, Any], tokens: int) -> None:
+    size = PromptSize([{"role": "user", "content": [part, part]}])
+
+    assert size.most_tokens() == TOKENS_PER_MESSAGE + 2 * tokens
+    assert size.tokens() == TOKENS_PER_MESSAGE + 2 * TOKENS_PER_IMAGE
+
+
+@pytest.mark.parametrize("times", [1, 300])
+@pytest.mark.parametrize("field", ["tools", "input"])
+def test_fields_that_are_no_prose_are_set_aside_as_that(field: str, times: int) -> None:
+    """In small requests, and in those that are too large to be parsed at once."""
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], field: "7" * 1000 * times}).encode()
+    chat = ChatRequest.parse(raw)
+
+    counted = tokens_of_fields(chat.raw, chat.body, chat.members, chat.counted, AT_MOST)
+
+    assert counted == pytest.approx(1000 * times, rel=0.01)
+
+
+@pytest.mark.parametrize("texts", [1, 100, 5000])
+def test_texts_that_are_no_prose_are_set_aside_as_that_however_many_there_are(texts: int) -> None:
+    size = PromptSize([{"role": "user", "content": "3, 1; " * (60_000 // texts)}] * texts)
+
+    assert size.most_tokens() - TOKENS_PER_MESSAGE * texts == pytest.approx(texts * (60_000 // texts) * 5.5, rel=0.05)
+    assert size.tokens() < size.most_tokens() / 2
 
 
 def test_a_film_locks_nobody_out() -> None:
