@@ -125,27 +125,27 @@ class Beside:
 
 def page(database: Database, wanted: UsageFilter, behind: Mark | None, rows: int) -> Page:
     """The next rows, newest first."""
-    return database.read(_page, wanted, behind, rows)
+    return database.report(_page, wanted, behind, rows)
 
 
 def greatest(database: Database, wanted: UsageFilter, by: Sort, rows: int) -> Greatest:
     """The rows with the most of something, among the newest; the greatest first."""
-    return database.read(_greatest, wanted, by, rows)
+    return database.report(_greatest, wanted, by, rows)
 
 
 def count(database: Database, wanted: UsageFilter, most: int) -> Counted:
     """How many rows a filter means, counted up to `most`."""
-    return database.read(_count, wanted, most)
+    return database.report(_count, wanted, most)
 
 
 def count_some(database: Database, wanted: UsageFilter, most: int, above: Mark | None = None) -> int:
     """How many rows a filter means, counted up to `most`; with `above`, of those that are newer than a place."""
-    return database.read(_count_some, wanted, most, above)
+    return database.report(_count_some, wanted, most, above)
 
 
 def beside(database: Database, wanted: UsageFilter, place: Mark) -> Beside:
     """Who stands next to a request."""
-    return database.read(_beside, wanted, place)
+    return database.report(_beside, wanted, place)
 
 
 @dataclass(frozen=True, slots=True)

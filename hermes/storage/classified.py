@@ -75,7 +75,7 @@ class ClassifiedRepository:
 
     def since(self, moment: str) -> Classified:
         """The sums from a moment on, as `created_at` has it."""
-        return self._database.read(_since, moment)
+        return self._database.report(_since, moment)
 
 
 def _since(moment: str) -> Classified:

@@ -32,17 +32,17 @@ def consumption(database: Database, start: datetime, end: datetime) -> list[Cons
     Hours of a model in which an answer had no known price are left out: what they would have cost elsewhere cannot be
     held against anything.
     """
-    return database.read(_consumption, spans.hours(start, end))
+    return database.report(_consumption, spans.hours(start, end))
 
 
 def spent_nanousd(database: Database, start: datetime, end: datetime) -> int:
     """What all together have spent in a range of whole hours. Of the sums by name: a month is thirty days in them."""
-    return database.read(_spent, start, end)
+    return database.report(_spent, start, end)
 
 
 def spent_by_day(database: Database, start: datetime, end: datetime) -> list[tuple[str, int]]:
     """The same day by day, in nano-USD; a day in which nothing was is left out."""
-    return database.read(_by_day, spans.days(start, end))
+    return database.report(_by_day, spans.days(start, end))
 
 
 def _spent(start: datetime, end: datetime) -> int:

@@ -3,10 +3,11 @@
 SQLite blocks whoever calls it, for as long as another process holds its lock. So it is only called in native threads:
 one writer, which makes "database is locked" impossible within the process, and two readers, which WAL lets read beside
 it. Each thread keeps a connection of its own. Postgres is called where the caller is: psycopg 3 waits cooperatively,
-and a server that does not answer is not waited for (see `patience.py`).
+and a server that does not answer is not waited for (see `patience.py`). Reports leave one of SQLite's readers, or most
+connections to Postgres, to everybody else (see `behind.py`).
 
-A function that is given to `write` or `read` runs in such a thread. It must take no lock that gevent has patched, so it
-neither logs nor counts metrics (see `hermes.native`), and it does no other I/O.
+A function that is given to `write`, `read` or `report` runs in such a thread. It must take no lock that gevent has
+patched, so it neither logs nor counts metrics (see `hermes.native`), and it does no other I/O.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from playhouse.pool import MaxConnectionsExceeded
 
 from hermes.errors import DatabaseUnavailable
 from hermes.native import native_ident, native_lock
+from hermes.storage.behind import Turns
 from hermes.storage.engine import (
     cause_of,
     is_connection_lost,
@@ -41,6 +43,10 @@ __all__ = ["Database", "migrate"]
 Result = TypeVar("Result")
 
 READERS = 2
+REPORTS_FROM_SQLITE = 1
+REPORTS_FROM_POSTGRES = 4
+"""Of its ten connections. Exports that are being written have one more."""
+
 CLOSING_LOOK_S = 0.002
 
 
@@ -76,6 +82,14 @@ class Database:
         """Runs `fn(*args)`, which only reads, without a transaction around it. Raises alike."""
         raise NotImplementedError
 
+    def report(self, fn: Callable[..., Result], *args: Any) -> Result:
+        """The same for what an operator wants to see and no caller waits for: a few at a time.
+
+        Raises:
+            Overloaded: the others have taken too long.
+        """
+        raise NotImplementedError
+
     def check(self) -> None:
         """For callers who would have to prepare something first. Costs nothing.
 
@@ -94,6 +108,7 @@ class _Sqlite(Database):
         self._threads: set[int] = set()
         self._writer = ThreadPool(1)
         self._readers = ThreadPool(READERS)
+        self._reports = Turns(REPORTS_FROM_SQLITE)
         self._is_closed = False
         self._asking = 0
         try:
@@ -109,6 +124,12 @@ class _Sqlite(Database):
 
     def read(self, fn: Callable[..., Result], *args: Any) -> Result:
         return self._tried(self._readers, self._reading, fn, *args)
+
+    def report(self, fn: Callable[..., Result], *args: Any) -> Result:
+        if self._is_within():
+            return fn(*args)
+        with self._reports.taken():
+            return self.read(fn, *args)
 
     def close(self) -> None:
         if not self._is_closed:
@@ -131,7 +152,7 @@ class _Sqlite(Database):
             raise _unavailable(error) from error
 
     def _in(self, pool: ThreadPool, fn: Callable[..., Result], *args: Any) -> Result:
-        if native_ident() in self._threads:
+        if self._is_within():
             return fn(*args)
         if self._is_closed:  # a pool that was waited for would begin anew, with a connection that is being closed
             raise DatabaseUnavailable("The database has been closed.")
@@ -144,6 +165,10 @@ class _Sqlite(Database):
         if error is not None:
             raise error
         return result
+
+    def _is_within(self) -> bool:
+        """Whether this is called from within another question, in that one's thread."""
+        return native_ident() in self._threads
 
     def _outcome(self, fn: Callable[..., Result], args: tuple[Any, ...]) -> tuple[Result | None, BaseException | None]:
         self._threads.add(native_ident())
@@ -193,6 +218,7 @@ class _Postgres(Database):
         # peewee's own lock stays as gevent has patched it: it is held while a connection is made, which switches
         # greenlets, so a native one would stop the event loop for good. No native thread ever comes here.
         self._real = pooled_postgres(url)
+        self._reports = Turns(REPORTS_FROM_POSTGRES)
         self._patience = Patience(lambda: self._connected(self._real.execute_sql, "SELECT 1"), _loss)
         proxy.initialize(self._real)
 
@@ -202,6 +228,13 @@ class _Postgres(Database):
     def read(self, fn: Callable[..., Result], *args: Any) -> Result:
         return self._ask(fn, *args)
 
+    def report(self, fn: Callable[..., Result], *args: Any) -> Result:
+        if self._is_within():
+            return fn(*args)
+        self._patience.check()  # there is no turn to wait for at a database that is away
+        with self._reports.taken():
+            return self._ask(fn, *args)
+
     def check(self) -> None:
         self._patience.check()
 
@@ -210,12 +243,16 @@ class _Postgres(Database):
         self._real.close_all()
 
     def _ask(self, fn: Callable[..., Result], *args: Any) -> Result:
-        if not self._real.is_closed():  # from within another question, which is waited for already
+        if self._is_within():
             return fn(*args)
         try:
             return self._patience.ask(lambda: self._connected(fn, *args))
         except (OperationalError, InterfaceError, MaxConnectionsExceeded) as error:
             raise _unavailable(error) from error
+
+    def _is_within(self) -> bool:
+        """Whether this is called from within another question, which is waited for already."""
+        return not self._real.is_closed()
 
     def _connected(self, fn: Callable[..., Result], *args: Any) -> Result:
         """A connection on which an answer is outstanding at the end is closed by the pool, which sees its state."""

@@ -75,17 +75,17 @@ class Sample:
 
 def decided(database: Database, start: datetime, end: datetime) -> list[Decided]:
     """Who decided, by the hour, the oldest first."""
-    return database.read(_decided, spans.hours(start, end))
+    return database.report(_decided, spans.hours(start, end))
 
 
 def answered(database: Database, start: datetime, end: datetime) -> list[Answered]:
     """Who answered, the most frequent first."""
-    return database.read(_answered, spans.hours(start, end))
+    return database.report(_answered, spans.hours(start, end))
 
 
 def sample(database: Database, since: datetime) -> Sample:
     """What the newest rows since a moment know; at most `SAMPLE_ROWS` are looked at."""
-    return database.read(_sample, utc_text(since))
+    return database.report(_sample, utc_text(since))
 
 
 def _decided(span: tuple[str, str]) -> list[Decided]:

@@ -56,7 +56,7 @@ class DirectoryRepository:
 
     def audit(self, limit: int) -> list[dict[str, Any]]:
         """The last changes, newest first: id, at, actor, action, target, before, after."""
-        return self._database.read(audit.newest, limit)
+        return self._database.report(audit.newest, limit)
 
     def note(
         self, actor: str, action: str, target: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
@@ -102,7 +102,7 @@ class DirectoryRepository:
 
     def list_keys(self) -> list[dict[str, Any]]:
         """Every key that there ever was, newest first, as JSON knows it; never the key or its digest."""
-        return self._database.read(_list_keys)
+        return self._database.report(_list_keys)
 
     def touch_keys(self, last_used: Mapping[str, float]) -> None:
         """Notes when keys were used last, in seconds since 1970, by their ids; an older time changes nothing."""

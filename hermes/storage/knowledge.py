@@ -66,7 +66,7 @@ class KnowledgeRepository:
 
     def texts(self, document_id: int) -> list[tuple[str, str]]:
         """Heading and text of each passage of a document, in order."""
-        return self._database.read(_texts, document_id)
+        return self._database.report(_texts, document_id)
 
     # -- what changes it ----------------------------------------------------------------------------------
 

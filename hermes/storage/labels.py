@@ -68,7 +68,7 @@ class LabelRepository:
 
     def audits(self, surrogate: str, after: int = 0, limit: int = 5000) -> list[Audit]:
         """The last audits of a version whose ids are above `after`, the oldest first, without their texts."""
-        return self._database.read(_audits, surrogate, after, limit)
+        return self._database.report(_audits, surrogate, after, limit)
 
     def taught(self, limit: int) -> list[Taught]:
         """The last texts that came to the teacher, audits included, the newest first."""

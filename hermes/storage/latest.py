@@ -31,7 +31,7 @@ class Latest:
 
 def latest(database: Database, number: int) -> list[Latest]:
     """The last requests that were stored, newest first."""
-    return database.read(_latest, number)
+    return database.report(_latest, number)
 
 
 def _latest(number: int) -> list[Latest]:

@@ -29,7 +29,7 @@ def meaning(database: Database, wanted: UsageFilter, text: str) -> UsageFilter:
 
     Blocks: for the names of a filter's days.
     """
-    return database.read(_meaning, wanted, whole(text.replace("\0", "")))
+    return database.report(_meaning, wanted, whole(text.replace("\0", "")))
 
 
 def _meaning(wanted: UsageFilter, text: str) -> UsageFilter:

@@ -52,7 +52,7 @@ class Added:
 
 def added(database: Database, after_id: int, since: str) -> Added:
     """The rows behind an id, those that began before `since` (as the log writes times) left out."""
-    return database.read(_added, after_id, since)
+    return database.report(_added, after_id, since)
 
 
 def _added(after_id: int, since: str) -> Added:

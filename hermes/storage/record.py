@@ -13,17 +13,17 @@ Entry = dict[str, Any]
 
 def page(database: Database, limit: int, before: int | None = None) -> list[Entry]:
     """Changes, the newest first; those before the one with this number."""
-    return database.read(audit.newest, limit, before)
+    return database.report(audit.newest, limit, before)
 
 
 def of_kind(database: Database, action: str, limit: int) -> tuple[int, list[Entry]]:
     """How many changes of a kind there were in all, and the last of them, the newest first."""
-    return database.read(_of_kind, action, limit)
+    return database.report(_of_kind, action, limit)
 
 
 def last_of_each(database: Database, action: str) -> dict[str, str]:
     """When each actor did something of a kind last, as the tables have times."""
-    return database.read(audit.last_of_each, action)
+    return database.report(audit.last_of_each, action)
 
 
 def _of_kind(action: str, limit: int) -> tuple[int, list[Entry]]:

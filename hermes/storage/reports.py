@@ -157,7 +157,7 @@ class Reports:
 
     def totals(self, start: datetime, end: datetime, **only: str | bool) -> Totals:
         """All together; `only` narrows to one `tier`, `decision`, `model`, `endpoint`, `status`, `stream`."""
-        return self._database.read(_totals, start, end, only)
+        return self._database.report(_totals, start, end, only)
 
     def series(
         self,
@@ -175,27 +175,27 @@ class Reports:
             names: of users, functions or keys those that count, for instance what `top` has found; None: all. A
                 thousand points take 5 ms, on Postgres of the event loop's time.
         """
-        return self._database.read(_series, start, end, step, by, names)
+        return self._database.report(_series, start, end, step, by, names)
 
     def top(
         self, start: datetime, end: datetime, by: Dimension, number: int, order: Order = "nanousd"
     ) -> list[tuple[str, Sums]]:
         """Who comes to most, the first ones; empty is the name of what is unknown."""
-        return self._database.read(_top, start, end, by, number, order)
+        return self._database.report(_top, start, end, by, number, order)
 
     def flow(self, start: datetime, end: datetime) -> list[Flow]:
         """What decided, for which tier, and who answered; the most frequent way first."""
-        return self._database.read(_flow, start, end)
+        return self._database.report(_flow, start, end)
 
     def latency(
         self, start: datetime, end: datetime, metric: Metric, *, tier: str | None = None, model: str | None = None
     ) -> Latency:
         """How long requests took."""
-        return self._database.read(_latency, spans.hours(start, end), metric, tier, model)
+        return self._database.report(_latency, spans.hours(start, end), metric, tier, model)
 
     def latencies(self, start: datetime, end: datetime, metric: Metric) -> list[tuple[str, Latency]]:
         """The same hour by hour."""
-        return self._database.read(_latencies, spans.hours(start, end), metric)
+        return self._database.report(_latencies, spans.hours(start, end), metric)
 
     def bars(
         self, start: datetime, end: datetime, chars: int, model: str | None = None, decision: str | None = None
@@ -206,11 +206,11 @@ class Reports:
             chars: how much of `2026-05-10T13:33` is one step's name: 10 days, 13 hours, 15 tens of minutes, 16 minutes.
                 Steps under an hour are known of the last eight days only, and not by model or decision.
         """
-        return self._database.read(_bars, start, end, chars, model, decision)
+        return self._database.report(_bars, start, end, chars, model, decision)
 
     def minutes(self, start: datetime, end: datetime) -> list[Minute]:
         """Requests by the minute, in order; of the last eight days only."""
-        return self._database.read(_minutes, start, end)
+        return self._database.report(_minutes, start, end)
 
 
 def _within(query: Any, column: Any, span: Span) -> Any:

@@ -94,11 +94,11 @@ class UsageRepository:
 
     def find(self, wanted: UsageFilter) -> list[dict[str, Any]]:
         """The rows of one page, newest first: the contract's columns in its order, as JSON knows them."""
-        return self._database.read(_find, wanted)
+        return self._database.report(_find, wanted)
 
     def get(self, request_id: str) -> dict[str, Any] | None:
         """The row of one request with its `details`, or None."""
-        return self._database.read(_get, request_id)
+        return self._database.report(_get, request_id)
 
     def ping(self) -> None:
         """Asks the log for nothing, to see whether the database answers.

@@ -60,11 +60,11 @@ class ResidencyRecords:
 
     def sums(self, start: datetime, end: datetime) -> dict[tuple[str, str], Sum]:
         """By subject and name, over the hours that begin in this time."""
-        return self._database.read(_sums, utc_text(start)[:HOUR_CHARS], utc_text(end)[:HOUR_CHARS])
+        return self._database.report(_sums, utc_text(start)[:HOUR_CHARS], utc_text(end)[:HOUR_CHARS])
 
     def hits(self, start: datetime, end: datetime, limit: int) -> list[Hit]:
         """The newest in this time, newest first."""
-        return self._database.read(_hits, utc_text(start), utc_text(end), limit)
+        return self._database.report(_hits, utc_text(start), utc_text(end), limit)
 
 
 def add_new(records: Iterable[Mapping[str, Any]]) -> None:

@@ -50,15 +50,15 @@ class ShadowRepository:
 
     def runs(self, limit: int = 50, *, state: str | None = None) -> list[Run]:
         """The runs that go on, then the others, newest first, with their counts."""
-        return self._database.read(_runs, limit, state)
+        return self._database.report(_runs, limit, state)
 
     def run(self, run_id: int) -> Run:
         """One run with its counts. Raises `NotFound`."""
-        return self._database.read(_run, run_id)
+        return self._database.report(_run, run_id)
 
     def pairs(self, run_id: int, after: int = 0, limit: int = MOST_PAIRS) -> list[Pair]:
         """The newest figures of a run's rows whose numbers are above `after`, the oldest first."""
-        return self._database.read(_pairs, run_id, after, limit)
+        return self._database.report(_pairs, run_id, after, limit)
 
     def replies(
         self, run_id: int, *, verdict: str | None = None, limit: int = 20, offset: int = 0
@@ -68,11 +68,11 @@ class ShadowRepository:
         Args:
             verdict: only those: an opinion, `none`, or `error` (the target gave no answer).
         """
-        return self._database.read(_replies, run_id, verdict, limit, offset)
+        return self._database.report(_replies, run_id, verdict, limit, offset)
 
     def number(self, run_id: int, verdict: str) -> int:
         """How many rows `replies` has of a verdict."""
-        return self._database.read(_number, run_id, verdict)
+        return self._database.report(_number, run_id, verdict)
 
     def set_person(self, reply_id: int, verdict: Opinion | None, actor: str, at: float) -> ShadowReply:
         """Stores what a person says, with an audit row; None takes it back. Raises `NotFound`."""

@@ -34,7 +34,7 @@ class Turn:
 
 def turns_of(database: Database, keys: Sequence[str]) -> Mapping[str, tuple[Turn, ...]]:
     """The last turns of each session, oldest first; of many long ones, only the newest `MOST_ROWS` in all."""
-    return database.read(_turns_of, keys) if keys else {}
+    return database.report(_turns_of, keys) if keys else {}
 
 
 def _turns_of(keys: Sequence[str]) -> dict[str, tuple[Turn, ...]]:

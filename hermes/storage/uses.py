@@ -17,7 +17,7 @@ MOST_ROWS: Final = 20_000
 
 def uses_since(database: Database, since: float) -> dict[int, int]:
     """How many calls got a passage of a document since a moment, by the document's number."""
-    return database.read(_uses, time_text(since))
+    return database.report(_uses, time_text(since))
 
 
 def _uses(since: str) -> dict[int, int]:

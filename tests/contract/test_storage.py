@@ -449,10 +449,10 @@ from gevent import monkey; monkey.patch_all()
 import sys, time, sqlite3, logging
 import gevent
 from pathlib import Path
+from hermes.errors import DatabaseUnavailable, Overloaded
 from hermes.native import make_logging_native, native_lock
 make_logging_native()
 from hermes.storage.db import Database, migrate
-from hermes.errors import DatabaseUnavailable
 from hermes.storage.repositories import UsageFilter, UsageRepository
 
 url, folder = sys.argv[1], Path(sys.argv[2])
@@ -465,12 +465,13 @@ record = {"created_at": "2026-05-10T12:00:00Z", "route": "/", "status": "ok"}
 gaps = []
 
 def asked(question, *arguments):
-    # On a machine that is busy enough the database is silent for so long that it is taken for away: ask again then.
+    # So many reports at once are too many for a busy machine, and where it is busy enough the database is silent for
+    # so long that it is taken for away: ask again then.
     while True:
         try:
             return question(*arguments)
-        except DatabaseUnavailable:
-            gevent.sleep(0.5)
+        except (DatabaseUnavailable, Overloaded):
+            gevent.sleep(0.1)
 
 def watch():
     last = time.perf_counter()
