@@ -9,7 +9,7 @@ What was granted is a hold. It is settled once, whatever becomes of the request:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from hermes.admission.budgets import Budgets, Share
@@ -17,7 +17,7 @@ from hermes.admission.claims import Part
 from hermes.admission.estimate import Estimate
 from hermes.admission.limits import Limits, headers
 from hermes.directory import Directory
-from hermes.errors import HermesError
+from hermes.errors import BudgetExceeded, HermesError
 from hermes.policy import Policy
 from hermes.state.store import StateStore
 from hermes.types import Principal, Usage
@@ -80,7 +80,7 @@ class Quota:
 
         Raises:
             RateLimited: a limit of the caller's is reached.
-            BudgetExceeded: a budget that blocks is used up.
+            BudgetExceeded: a budget that blocks is used up; of several, the one that is so for longest.
             BooksUnreadable: what was spent cannot be told, and the operator lets nobody pass then.
         """
         is_limited = self._limits.concern(principal, policy.limits)
@@ -100,15 +100,33 @@ class Quota:
         return Hold(self._store, parts, headers(windows, self._store), downgrade=_downgrades(shares))
 
     def _grant(self, parts: Sequence[Part]) -> None:
+        used_up: dict[Part, BudgetExceeded] = {}
         while True:
             asked = [(part, position, claim) for part in parts for position, claim in enumerate(part.claims)]
             refused = self._store.reserve([claim for _, _, claim in asked])
             if refused is None:
                 break
             part, position, _ = asked[refused]
-            part.refused(position)
+            try:
+                part.refused(position)
+            except BudgetExceeded as exceeded:
+                is_last = part in used_up or part is parts[-1]
+                used_up[part] = exceeded
+                if is_last:
+                    raise _longest(used_up.values()) from None
+                # Others behind it may be used up for longer. With this one at the end nothing is granted meanwhile.
+                parts = [*(other for other in parts if other is not part), part]
+            except HermesError:
+                if used_up:
+                    raise _longest(used_up.values()) from None
+                raise
         for part in parts:
             part.granted()
+
+
+def _longest(used_up: Iterable[BudgetExceeded]) -> BudgetExceeded:
+    """The one that the caller must wait for; of equals the widest."""
+    return max(used_up, key=lambda exceeded: exceeded.retry_after_s or 0.0)
 
 
 def _downgrades(shares: Sequence[Share]) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -124,6 +125,28 @@ def test_a_budget_for_each_key_and_one_for_a_function(world: World) -> None:
     put_budget(world, scope="key", id="*", limit_requests=100)
     assert [complete(1, "f") for _ in range(3)] == [200, 200, 429]
     assert complete(1, "g") == 200
+
+
+def test_of_two_budgets_that_are_used_up_the_one_that_is_so_for_longer_is_told(world: World) -> None:
+    key = world.gateway.admin("POST", "/admin/keys", {"name": "two", "scopes": ["gateway"]}).json
+    put_budget(world, scope="key", id=key["id"], period="day", limit_requests=1)
+    put_budget(world, scope="function", id="two", period="month", limit_requests=1)
+    day, month = figures(world, "key", key["id"]), figures(world, "function", "two")
+    is_last_day = day["resets_at"] == month["resets_at"]
+    body = {"messages": [{"role": "user", "content": "x"}], "metadata": {"function_name": "two"}}
+
+    answers = [
+        world.gateway.request("POST", "/v1/completions", {"Authorization": f"Bearer {key['key']}"}, body)
+        for _ in range(2)
+    ]
+
+    assert [answer.status for answer in answers] == [200, 429]
+    told = answers[1].error["message"]
+    assert ("this API key" if is_last_day else "the function 'two'") in told
+    assert (day if is_last_day else month)["resets_at"] in told
+    resets_at = datetime.fromisoformat(month["resets_at"]).timestamp()
+    assert int(answers[1].headers["retry-after"]) == pytest.approx(resets_at - time.time(), abs=60)
+    assert eventually(lambda: told.partition(";")[0] in world.gateway.logs(), lambda has_it: has_it, 5)
 
 
 # -- limits -----------------------------------------------------------------------------------------------

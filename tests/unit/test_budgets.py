@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import gevent
 import pytest
 
 from hermes.admission import books
-from hermes.directory import EACH, Action, Budget, BudgetScope, Spent
+from hermes.directory import EACH, Action, Budget, BudgetScope, Period, Spent
 from hermes.errors import BooksUnreadable, BudgetExceeded, RateLimited
 from hermes.policy import BudgetsPolicy
 from tests.unit.quota_bench import NOON, USD, Bench, a_budget, closed, per_user
@@ -154,6 +155,105 @@ def test_every_budget_that_concerns_a_request_must_have_room_and_none_is_charged
 
     assert bench.counter("tokens", "global", "") == 100
     assert bench.counter("tokens", "key", "k") == 100
+
+
+UNTIL_JUNE_S = 21 * 86_400 + UNTIL_MIDNIGHT_S
+EVERYBODY: dict[str, str] = {"user": "anna", "key": "k", "function": "f"}
+
+
+def of_all(*limits: int | None, periods: tuple[Period, ...] = ("day",) * 4, **more: Any) -> tuple[Budget, ...]:
+    """A budget of each scope with these limits in tokens, None for none."""
+    scopes: tuple[tuple[BudgetScope, str], ...] = (("global", ""), ("key", "k"), ("user", "anna"), ("function", "f"))
+    return tuple(
+        a_budget(limit, scope=scope, name=name, period=period, **more)
+        for limit, period, (scope, name) in zip(limits, periods, scopes, strict=True)
+        if limit is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("budgets", "said", "wait_s"),
+    [
+        pytest.param(of_all(100, 1000, 1000, 1000), "of this gateway (100 tokens)", UNTIL_MIDNIGHT_S, id="global"),
+        pytest.param(of_all(1000, 100, 1000, 1000), "of this API key (100 tokens)", UNTIL_MIDNIGHT_S, id="key"),
+        pytest.param(of_all(1000, 1000, 100, 1000), "of the user 'anna' (100 tokens)", UNTIL_MIDNIGHT_S, id="user"),
+        pytest.param(
+            of_all(1000, 1000, 1000, 100), "of the function 'f' (100 tokens)", UNTIL_MIDNIGHT_S, id="function"
+        ),
+        pytest.param(
+            of_all(101, 105, 110, 100), "of the function 'f' (100 tokens)", UNTIL_MIDNIGHT_S, id="others near"
+        ),
+        pytest.param(of_all(100, 105, 110, 101), "of this gateway (100 tokens)", UNTIL_MIDNIGHT_S, id="others near it"),
+        pytest.param(of_all(100, 90, 80, 70), "of this gateway (100 tokens)", UNTIL_MIDNIGHT_S, id="all: the widest"),
+        pytest.param(
+            of_all(100, 90, 80, 70, periods=("day", "day", "month", "week")),
+            "The monthly budget of the user 'anna' (80 tokens)",
+            UNTIL_JUNE_S,
+            id="all: the longest",
+        ),
+        pytest.param(
+            of_all(100, None, None, 70, periods=("week", "day", "day", "month")),
+            "The monthly budget of the function 'f' (70 tokens)",
+            UNTIL_JUNE_S,
+            id="two: the longest, which is asked last",
+        ),
+        pytest.param(
+            of_all(100, 1000, None, 70, periods=("month", "day", "day", "day")),
+            "The monthly budget of this gateway (100 tokens)",
+            UNTIL_JUNE_S,
+            id="two: the longest, which is asked first",
+        ),
+        pytest.param(
+            (*of_all(100, None, None, None, periods=("month",) * 4, action="warn"), *of_all(None, None, 90, None)),
+            "The daily budget of the user 'anna' (90 tokens)",
+            UNTIL_MIDNIGHT_S,
+            id="one that only warns refuses nobody",
+        ),
+        pytest.param(
+            (*of_all(None, None, 90, None, periods=("month",) * 4, action="downgrade"), *of_all(100, None, None, None)),
+            "The daily budget of this gateway (100 tokens)",
+            UNTIL_MIDNIGHT_S,
+            id="nor one that downgrades",
+        ),
+        pytest.param(
+            (a_budget(100), a_budget(1000, period="week"), a_budget(90, period="month")),
+            "The monthly budget of the user 'anna' (90 tokens)",
+            UNTIL_JUNE_S,
+            id="of one user",
+        ),
+    ],
+)
+def test_a_refusal_names_the_budget_that_the_caller_must_wait_for(
+    budgets: tuple[Budget, ...], said: str, wait_s: int
+) -> None:
+    bench = Bench(*budgets)
+    bench.ask(**EVERYBODY)  # type: ignore[arg-type]
+    before = {key: entry.value for key, entry in bench.store._nouns["budget"].items()}
+
+    refused = refusal(bench, **EVERYBODY)
+
+    assert said in refused.message
+    assert refused.retry_after_s == wait_s
+    assert {key: entry.value for key, entry in bench.store._nouns["budget"].items()} == before, "nothing is set aside"
+
+
+def test_a_refusal_by_the_only_or_last_budget_takes_no_further_round_trip() -> None:
+    bench = Bench(*of_all(1000, 1000, 1000, 100))
+    bench.ask(**EVERYBODY)  # type: ignore[arg-type]
+    refusal(bench, **EVERYBODY)  # which has warned
+    before = bench.store.round_trips
+
+    refusal(bench, **EVERYBODY)
+
+    assert bench.store.round_trips == before + 1
+
+
+def test_a_used_up_budget_refuses_though_another_ones_books_cannot_be_read() -> None:
+    bench = Bench(*of_all(100, None, 1000, None), budgets=closed())
+    bench.ask("ben")
+    bench.log.is_down = True
+
+    assert "of this gateway" in refusal(bench).message
 
 
 def test_a_limit_that_refuses_charges_no_budget() -> None:
