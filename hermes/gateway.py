@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from hermes.accounting.exchange import Exchange
 from hermes.accounting.tokens import tokens_of_fields
@@ -20,7 +20,7 @@ from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
 from hermes.directory import DirectoryBox
-from hermes.errors import InvalidRequest
+from hermes.errors import InvalidRequest, UpstreamFailed
 from hermes.evaluation.shadow import Shadow
 from hermes.halves import LOCAL_EMBEDDER, Bounds, ContractHalf, EmbeddingHalf, Half, Incoming, RouterHalf, Said
 from hermes.knowing import Knowing, may_add_tokens
@@ -31,6 +31,7 @@ from hermes.reply import WHOLE, Reply, clean_events, content_bytes_of, headers_o
 from hermes.routing.router import Router
 from hermes.routing.sessions import Sessions
 from hermes.ruled import preview_for, ruled
+from hermes.skim import Unreadable
 from hermes.types import ANYONE, Attempt, Cascade, Decision, Principal
 from hermes.upstream.answer import Answer, Ask
 from hermes.upstream.cascade import Upstreams, nobody_may_see_it
@@ -256,12 +257,25 @@ class Gateway:
             body = body if placeholders is None else placeholders.whole(body)
             exchange.refuse(f"the provider answered {answer.status}")
             return Reply(answer.status, [*headers, WHOLE], [body])
+        body = answer.body if placeholders is None else placeholders.whole(answer.body)
+        try:
+            body = legacy_answer(body) if is_legacy else body
+        except Unreadable:
+            self._refuse_unreadable(answer, exchange)
         exchange.settle("ok", usage=answer.usage, content_bytes=lambda: content_bytes_of(answer.body))
         if exchange.record.estimated_cost_usd is not None:
             headers.append(("X-Hermes-Cost-Usd", exchange.record.estimated_cost_usd))
         headers.append(WHOLE)
-        body = answer.body if placeholders is None else placeholders.whole(answer.body)
-        return Reply(200, headers, [legacy_answer(body) if is_legacy else body])
+        return Reply(200, headers, [body])
+
+    @staticmethod
+    def _refuse_unreadable(answer: Answer, exchange: Exchange) -> NoReturn:
+        """Of an answer that cannot be told in the caller's form. It is paid for, so its usage counts."""
+        error = "the provider's answer cannot be turned into a legacy completion"
+        exchange.settle(
+            "interrupted", usage=answer.usage, content_bytes=lambda: content_bytes_of(answer.body), error=error
+        )
+        raise UpstreamFailed(f"{error[0].upper()}{error[1:]}.", exchange.attempts, retry_after_s=1.0)
 
     def _settler(self, exchange: Exchange, decision: Decision, policy: Policy) -> Callable[[Ended], None]:
         """What a relay calls at its end: the account, the session's strikes, the trace."""

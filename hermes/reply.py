@@ -13,8 +13,9 @@ import orjson
 from hermes.observe.redact import Redactor
 from hermes.types import Decision
 from hermes.upstream.answer import Answer
-from hermes.upstream.reading import carried_bytes, read, tolerantly
+from hermes.upstream.reading import carried_bytes, read
 from hermes.upstream.sse import data_of, split
+from hermes.upstream.tolerant import tolerantly
 
 HEADER_SAFE = "".join(chr(code) for code in range(33, 127)) + " "
 """What a header may hold; other letters of a model's name are percent-encoded."""

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
-
+from hermes import largejson
 from hermes.jsonmap import LARGE_BYTES
 from hermes.upstream.reading import Weighed, carried_bytes, read
 from hermes.upstream.response import Lost, Response, TimedOut
@@ -94,7 +93,7 @@ class EventStream:
                 if self._keeps(event):
                     held += event
                 if self.error is not None and self.first_content_at is None:
-                    raise NotAnAnswer("the stream began with an error", orjson.dumps({"error": self.error}))
+                    raise NotAnAnswer("the stream began with an error", largejson.written({"error": self.error}))
             if self.is_done and self.first_content_at is None:
                 raise NotAnAnswer("the stream ended before any content")
         return bytes(held)

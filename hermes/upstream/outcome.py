@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-import orjson
+from hermes.upstream.tolerant import tolerantly
 
 
 class Kind(Enum):
@@ -74,10 +74,7 @@ class ProviderError:
     @classmethod
     def read(cls, body: bytes) -> ProviderError:
         """Reads OpenAI's shape, and the flat one of vLLM and SGLang."""
-        try:
-            whole = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            return cls()
+        whole = tolerantly(body)
         error = whole.get("error", whole) if isinstance(whole, dict) else None
         if isinstance(error, str):
             return cls(message=error)

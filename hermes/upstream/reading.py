@@ -5,17 +5,15 @@ A small answer is parsed. Of a large one only these parts are: see `hermes/skim.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-import orjson
-
 from hermes import largejson
 from hermes.jsonmap import LARGE_BYTES, blanks_end
-from hermes.skim import Skimmer, Span, Unreadable
+from hermes.skim import Skimmer, Span, Unreadable, is_deeper
 from hermes.turns import Turn
+from hermes.upstream.tolerant import MOST_NESTED, tolerantly
 
 READ_BYTES: Final = 32 * 1024
 """Of a usage, an error or a short delta: what is longer is no such thing, or is weighed without being read."""
@@ -40,17 +38,6 @@ class Weighed:
 def read(data: bytes) -> Any:
     """Data as JSON; None where it is none. Of large data only what the gateway needs; pauses."""
     return tolerantly(data) if len(data) <= LARGE_BYTES else glanced(data)
-
-
-def tolerantly(data: bytes) -> Any:
-    """Data as JSON; None where it is none. NaN and half surrogate pairs pass clients' parsers, so they pass here."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        try:
-            return json.loads(data)
-        except (ValueError, RecursionError):
-            return None
 
 
 def glanced(data: bytes) -> dict[str, Any] | None:
@@ -127,8 +114,11 @@ class _Glance:
     def _value(self, span: Span, otherwise: Any) -> Any:
         if span.end - span.start > READ_BYTES:
             return otherwise
+        raw = self._raw[span.start : span.end]
+        if is_deeper(raw, MOST_NESTED):
+            raise Unreadable
         try:
-            return largejson.parsed(self._raw[span.start : span.end])
+            return largejson.parsed(raw)
         except ValueError:
             raise Unreadable from None
         finally:

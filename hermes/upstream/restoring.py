@@ -18,8 +18,8 @@ from hermes import largejson
 from hermes.jsonmap import LARGE_BYTES
 from hermes.turns import Turn
 from hermes.upstream.eventstream import DONE
-from hermes.upstream.reading import tolerantly
 from hermes.upstream.sse import data_of, lines_of, split
+from hermes.upstream.tolerant import tolerantly
 
 _FORM: Final = r"\[(?:[A-Z]|\\{0,4}_){4,16}\\{0,4}_[1-9][0-9]{0,8}\\{0,4}\]"
 _IN_TEXT = re.compile(_FORM)
@@ -138,7 +138,7 @@ class StreamRestorer:
 
     def _choice(self, choice: dict[str, Any], position: int) -> tuple[bytes, dict[str, Any]]:
         """What must go out before this choice's event, and the choice as it goes out."""
-        index = choice.get("index", position)
+        index = _place(choice, position)
         is_end = bool(choice.get("finish_reason"))
         delta = choice.get("delta")
         restored = self._restored(delta, (index,), is_end=is_end)

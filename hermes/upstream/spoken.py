@@ -7,8 +7,8 @@ from typing import Any
 
 from hermes.trials import Spoken
 from hermes.upstream.eventstream import DONE
-from hermes.upstream.reading import tolerantly
 from hermes.upstream.sse import data_of, split
+from hermes.upstream.tolerant import tolerantly
 
 
 def spoken(raw: bytes, *, stream: bool) -> Spoken:

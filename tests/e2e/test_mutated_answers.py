@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.skim import MAX_STEPS
+
 from . import replies
 from .gateway import eventually
 from .world import World
@@ -75,6 +77,75 @@ def test_garbage_in_and_http_out(world: World, stream: bool) -> None:
     assert min(counts.values()) > 0, "some pass and some do not"
     assert resident_mb(world) - before < GROWTH_MB
     assert eventually(lambda: gap_and_depth(world), lambda seen: seen == [0, 0], 5) == [0, 0]
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def completion(content: bytes, more: bytes = b"") -> bytes:
+    usage = b'"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}'
+    choice = b'{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"%s}' % (content, more)
+    return b'{"id":"c1","object":"chat.completion","choices":[%s],%s}' % (choice, usage)
+
+
+@pytest.mark.parametrize("form", ["messages", "prompt"])
+@pytest.mark.parametrize("stream", [False, True], ids=["an answer", "a stream"])
+@pytest.mark.parametrize(
+    ("body", "status", "got"),
+    [
+        pytest.param(completion(b'"hello"', b',"logprobs":[%s0]' % (b"0," * 400_001)), 200, 200, id="many values"),
+        pytest.param(completion(nested(600)), 200, 502, id="a deep text"),
+        pytest.param(completion(nested(1000)).replace(b'"usage"', b'"used"'), 200, 502, id="a deep text, no usage"),
+        pytest.param(completion(b'"hello"').replace(b"3", nested(1000)), 200, 502, id="deep usage"),
+        pytest.param(completion(b'"hello"').replace(b'"index":0', b'"index":[0]'), 200, 200, id="an index in a list"),
+        pytest.param(b'{"error":{"message":%s}}' % nested(1000), 400, 400, id="a deep error"),
+        pytest.param(b'{"error":{"message":"\\ud800"}}', 400, 400, id="half a surrogate pair in an error"),
+    ],
+)
+def test_answers_of_odd_shapes_are_no_fault_of_the_gateway(
+    world: World, body: bytes, status: int, got: int, stream: bool, form: str
+) -> None:
+    """Neither in the form of chats nor in the legacy one."""
+    world.configure(simple=[world.endpoint(world.primary)], circuit_breaker={"failure_threshold": 1_000_000})
+    key = world.gateway.admin("POST", "/admin/keys", {"name": "odd", "scopes": ["gateway", "router"]}).json["key"]
+    asked = {"prompt": "hi"} if form == "prompt" else {"messages": [{"role": "user", "content": "hi"}]}
+    if stream:
+        sent = b"data: " + body.replace(b'"message":{', b'"delta":{') + b"\n\ndata: [DONE]\n\n"
+        world.primary.script(replies.sse(sent))
+    else:
+        head = b"HTTP/1.1 %d Said\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
+        world.primary.script(replies.raw(head + body))
+
+    answer = world.gateway.request(
+        "POST",
+        "/v1/completions" if form == "prompt" else "/v1/chat/completions",
+        {"Authorization": f"Bearer {key}", "X-Hermes-Tier": "simple"},
+        {"model": "auto", "stream": stream, **asked},
+        30.0,
+    )
+
+    assert answer.problem is None
+    assert answer.status == (502 if stream and got == 400 else got), answer.body[:500]
+    if form == "prompt" and answer.status == 200:
+        assert b'"object":"text_completion"' in answer.body
+        assert b'"text":"hello"' in answer.body
+
+
+def test_an_answer_that_no_legacy_one_can_be_made_of_is_paid_for(world: World) -> None:
+    key = world.gateway.admin("POST", "/admin/keys", {"name": "odd", "scopes": ["gateway"]}).json["key"]
+    body = completion(b'"hello"').replace(b'"role"', b'"a":0,' * (MAX_STEPS + 1) + b'"role"')
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    world.primary.script(replies.raw(head + body))
+    metadata = {"function_name": "paid"}
+
+    answer = world.gateway.request(
+        "POST", "/v1/completions", {"Authorization": f"Bearer {key}"}, {"prompt": "hi", "metadata": metadata}, 60.0
+    )
+
+    assert (answer.status, answer.error["code"]) == (502, "upstream_error")
+    (row,) = world.gateway.usage(1, function_name="paid")
+    assert (row["status"], row["total_tokens"]) == ("interrupted", 5)
 
 
 def gap_and_depth(world: World) -> list[float]:

@@ -274,3 +274,26 @@ def test_an_error_too_long_to_be_read_breaks_the_stream() -> None:
 
     with pytest.raises(Lost, match="too long"):
         opened.next_block()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(rb'{"message":"half a pair: \ud800"}', id="half a surrogate pair"),
+        pytest.param(b'{"message":"m","n":[NaN,%s]}' % (b"9" * 30), id="numbers that JSON has none of"),
+        pytest.param(b"[[1]]", id="a list"),
+    ],
+)
+def test_an_error_at_the_beginning_is_told_whatever_is_in_it(error: bytes) -> None:
+    with pytest.raises(NotAnAnswer) as refused:
+        stream([b'data: {"error":%s}\n\n' % error]).open()
+
+    assert refused.value.body.startswith(b'{"error"')
+
+
+def test_an_event_that_is_nested_as_no_answer_is_says_nothing() -> None:
+    deep = b'data: {"choices":[{"index":0,"delta":{"content":%s%s}}]}\n\n' % (b"[" * 900, b"]" * 900)
+
+    assert all_of(stream([chunk("a"), deep, chunk(finish="stop"), DONE])) == b"".join(
+        [chunk("a"), deep, chunk(finish="stop"), DONE]
+    )

@@ -207,3 +207,10 @@ def test_a_large_answer_is_restored_wherever_it_is_taken_apart(shift: int) -> No
     body = b"x" * (LARGE_BYTES - 10 + shift) + placeholder.encode() + b"[" * LARGE_BYTES + placeholder.encode()
 
     assert PLACEHOLDERS.whole(body) == body.replace(placeholder.encode(), value.encode())
+
+
+@pytest.mark.parametrize("index", [[1], {"a": 1}, None, "0", 1.5], ids=repr)
+def test_an_index_of_another_kind_stops_no_stream(index: Any) -> None:
+    blocks = through(content("write to [EMA", index), content("IL_1]", index))
+
+    assert b"user@example.com" in b"".join(blocks)
