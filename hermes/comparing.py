@@ -108,7 +108,7 @@ class ShadowCalls:
             raise NotMade(str(reason)) from None
 
     def spoken(self, raw: bytes, *, stream: bool) -> Spoken:
-        """What an answer says."""
+        """What an answer says; pauses."""
         return spoken(raw, stream=stream)
 
     def usage(self, raw: object) -> Usage | None:

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
 from hermes.trials import Spoken
 
 MOST_CHARS: Final = 20_000
-"""Of each text; the rest is not looked at."""
+"""Of each text, for its words; the rest is not looked at. Of the arguments of all calls, to be read as JSON."""
+
+LEAST_OF_A_CALL: Final = 50
+"""So many characters a call counts at least: ten thousand short ones are as much work as a long one."""
+
+MOST_SPLIT_CHARS: Final = 200_000
+"""Longer texts are the same only to the character."""
 
 
 def similarity(one: Spoken, other: Spoken) -> float:
@@ -43,13 +50,15 @@ def is_same(one: Spoken, other: Spoken) -> bool:
     """
     if one.tools or other.tools:
         return _calls(one) == _calls(other)
+    if one.text == other.text or max(len(one.text), len(other.text)) > MOST_SPLIT_CHARS:
+        return one.text == other.text
     return one.text.split() == other.text.split()
 
 
 def as_text(answer: Spoken) -> str:
     """The answer as people and judges read it: its text, then one line for each call."""
     lines = [answer.text] if answer.text else []
-    lines += [f"[calls {name} with {_written(arguments)}]" for name, arguments in answer.tools]
+    lines += [f"[calls {name} with {arguments}]" for name, arguments in _written(answer)]
     return "\n".join(lines)
 
 
@@ -64,11 +73,20 @@ def _words(text: str) -> Counter[str]:
 
 
 def _calls(answer: Spoken) -> Counter[str]:
-    return Counter(f"{name} {_written(arguments)}" for name, arguments in answer.tools)
+    return Counter(f"{name} {arguments}" for name, arguments in _written(answer))
 
 
-def _written(arguments: str) -> str:
-    """Arguments in the one form that equal ones share; what is no JSON stays as it is, and equals only itself."""
+def _written(answer: Spoken) -> Iterator[tuple[str, str]]:
+    """The calls with their arguments in the one form that equal ones share. What is no JSON, or comes after
+    `MOST_CHARS`, stays as it is, and equals only itself.
+    """
+    left = MOST_CHARS
+    for name, arguments in answer.tools:
+        left -= max(LEAST_OF_A_CALL, len(arguments))
+        yield name, _in_one_form(arguments) if left >= 0 else arguments
+
+
+def _in_one_form(arguments: str) -> str:
     try:
         value = json.loads(arguments) if arguments.strip() else {}
         return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False)

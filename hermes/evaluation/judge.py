@@ -30,6 +30,9 @@ MOST_CHARS: Final = 12_000
 
 REASON_CHARS: Final = 500
 REPLY_TOKENS: Final = 400
+MOST_REPLY_CHARS: Final = 20_000
+"""Far more than these tokens."""
+
 MARK_BYTES: Final = 8
 WORDS: Final = {"first": 1, "second": -1, "tie": 0}
 FENCE: Final = re.compile(r"\A```(?:json)?\s*\n(.*)\n```\Z", re.DOTALL)
@@ -131,6 +134,8 @@ def read_reply(reply: str, number: str) -> tuple[int, str]:
     >>> read_reply('{"question": "7f", "better": "second", "reason": "It is right."}', "7f")
     (-1, 'It is right.')
     """
+    if len(reply) > MOST_REPLY_CHARS:
+        raise NoVerdict("its reply is too long")
     text = reply.strip()
     if fenced := FENCE.match(text):
         text = fenced[1]

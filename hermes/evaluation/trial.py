@@ -5,11 +5,13 @@ What a text may be kept of is decided by `logging.store_prompts` and by residenc
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import orjson
@@ -32,6 +34,9 @@ JUDGE_TOKENS: Final = 600
 """The judge's own prompt, without what it compares."""
 
 REQUEST_CHARS: Final = 24_000
+SHOWN_CHARS: Final = 1000
+"""Of the form that was asked for, and of the names of tools."""
+
 Text = Callable[[str], str]
 
 
@@ -48,7 +53,7 @@ class Calls(Protocol):
         """One call. Raises `NotMade`."""
 
     def spoken(self, raw: bytes, *, stream: bool) -> Spoken:
-        """What an answer says. Pure; may take 10 ms."""
+        """What an answer says. Pauses, so that it may take a while on the event loop."""
 
     def usage(self, raw: object) -> Usage | None:
         """A provider's usage object, read."""
@@ -117,8 +122,8 @@ class Comparison:
         if heard.is_too_large:
             return Found(None, spent, "too_large")
         stream = drawn.request.stream
-        primary = self._aside(lambda: self._calls.spoken(task.answer, stream=stream)) if task.error is None else None
-        target = self._aside(lambda: self._calls.spoken(heard.raw, stream=stream)) if heard.error is None else None
+        primary = self._calls.spoken(task.answer, stream=stream) if task.error is None else None
+        target = self._calls.spoken(heard.raw, stream=stream) if heard.error is None else None
         judged = self._opinion(task, primary, target)
         alike = None if primary is None or target is None else self._aside(lambda: similarity(primary, target))
         spent += judged.set_aside if judged.nanousd is None else judged.nanousd
@@ -283,12 +288,23 @@ def _told(request: ChatRequest) -> str:
         if size > REQUEST_CHARS:
             break
     wanted = request.body.get("response_format")
-    tools = [_name(tool) for tool in request.body.get("tools") or () if isinstance(tool, Mapping)]
+    given = request.body.get("tools") or ()
+    tools = [_name(tool) for tool in islice(given, SHOWN_CHARS) if isinstance(tool, Mapping)]
     if wanted is not None:
-        lines.insert(0, f"(The answer must have the form {str(wanted)[:1000]}.)")
+        lines.insert(0, f"(The answer must have the form {_beginning(wanted)}.)")
     if tools:
-        lines.insert(0, f"(These tools may be called: {', '.join(tools)[:1000]}.)")
+        lines.insert(0, f"(These tools may be called: {', '.join(tools)[:SHOWN_CHARS]}.)")
     return "\n".join(reversed(lines))
+
+
+def _beginning(value: Any) -> str:
+    """How a value begins as JSON; what comes after that costs nothing."""
+    text = ""
+    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+        text += piece
+        if len(text) > SHOWN_CHARS:
+            break
+    return text[:SHOWN_CHARS]
 
 
 def _name(tool: Mapping[str, Any]) -> str:

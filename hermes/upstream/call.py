@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hermes.turns import Turn
 from hermes.types import Endpoint, ProviderKey
 from hermes.upstream.answer import Answer, Ask, CallFailed
 from hermes.upstream.breaker import Permit
@@ -101,7 +102,8 @@ class Caller:
         if 200 <= status < 300:
             return CallFailed(Kind.UNWELL, status, f"the provider answered {status}, which holds no completion")
         body = response.read_all(MAX_ERROR_BYTES)
-        error = ProviderError.read(body)
+        with Turn() as turn:
+            error = ProviderError.read(body, turn.pause)
         kind = kind_of(status, error, streamed=ask.request.stream)
         wait_s = LONGEST_REST_S if error.is_quota else retry_after_s(response.headers, time.time())
         message = f"the provider answered {status}"

@@ -10,12 +10,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
+import orjson
+
+from hermes.jsonmap import QUOTE, blanks_end
+from hermes.skim import Skimmer, Span, Unreadable
 from hermes.upstream.tolerant import tolerantly
+
+PARSED_BYTES: Final = 32 * 1024
+"""Of an error; of a longer one only what it says is read, to this length."""
+
+SAID_CHARS: Final = 8_000
+"""Of a message, a code or a type. Providers say first what is wrong, and quote the prompt after that."""
+
+SAID: Final = (b"message", b"code", b"type")
+LONGEST_CHARACTER: Final = len(r"\ud83d\ude00")
 
 
 class Kind(Enum):
@@ -72,12 +86,19 @@ class ProviderError:
     type: str = ""
 
     @classmethod
-    def read(cls, body: bytes) -> ProviderError:
-        """Reads OpenAI's shape, and the flat one of vLLM and SGLang."""
-        whole = tolerantly(body)
+    def read(cls, body: bytes, pause: Callable[[], None] = lambda: None) -> ProviderError:
+        """Reads OpenAI's shape, and the flat one of vLLM and SGLang.
+
+        Args:
+            pause: is called every millisecond or so while a long body is read.
+        """
+        try:
+            whole = tolerantly(body) if len(body) <= PARSED_BYTES else _Long(body, pause).whole()
+        except Unreadable:
+            return cls()
         error = whole.get("error", whole) if isinstance(whole, dict) else None
         if isinstance(error, str):
-            return cls(message=error)
+            return cls(message=_text(error))
         if not isinstance(error, Mapping):
             return cls()
         return cls(_text(error.get("message")), _text(error.get("code")), _text(error.get("type")))
@@ -114,5 +135,40 @@ def _kind_of_refusal(error: ProviderError, *, streamed: bool) -> Kind:
     return Kind.CALLERS
 
 
+class _Long:
+    """An error body that is too long to be parsed: what stands where an error has its words."""
+
+    def __init__(self, body: bytes, pause: Callable[[], None]) -> None:
+        self._body = body
+        self._skimmer = Skimmer(body, pause)
+
+    def whole(self) -> dict[str, Any]:
+        """The body's members that matter, in the shape that they have. Raises `Unreadable`."""
+        start = blanks_end(self._body, 0)
+        if self._body[start : start + 1] != b"{":
+            raise Unreadable
+        spans = dict(self._skimmer.parts(start))
+        said = self._said(spans)
+        error = spans.get(b"error")
+        if error is not None:
+            is_object = self._body[error.start : error.start + 1] == b"{"
+            said["error"] = self._said(dict(self._skimmer.parts(error.start))) if is_object else self._value(error)
+        return said
+
+    def _said(self, spans: Mapping[bytes, Span]) -> dict[str, Any]:
+        return {name.decode(): self._value(spans[name]) for name in SAID if name in spans}
+
+    def _value(self, span: Span) -> Any:
+        """A text, to its first characters, or what is short; None for anything else."""
+        if span.end - span.start <= SAID_CHARS:
+            return tolerantly(self._body[span.start : span.end])
+        if self._body[span.start] != QUOTE:
+            return None
+        for end in range(span.start + SAID_CHARS, span.start + SAID_CHARS - LONGEST_CHARACTER, -1):
+            with suppress(orjson.JSONDecodeError):  # cut in the midst of a character
+                return orjson.loads(self._body[span.start : end] + b'"')
+        return None
+
+
 def _text(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else str(value)[:SAID_CHARS]
