@@ -187,11 +187,16 @@ def _open_library() -> Iterator[OpenLibrary]:
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     """Every document and what it is called; hidden files and formats that are not read are passed over in folders."""
+    from hermes.knowledge.reader import MOST_BYTES, too_large
     from hermes.knowledge.reading import FORMATS
 
     endings = {ending for known in FORMATS.values() for ending in known}
     for path in paths:
         if not path.is_dir():
+            if not path.is_file():
+                raise InvalidRequest(f"{path} is no file and no folder: a device or a pipe may have no end.")
+            if path.stat().st_size > MOST_BYTES:
+                raise InvalidRequest(str(too_large(str(path))))
             yield path, path.name
             continue
         for file in sorted(path.rglob("*")):
@@ -208,7 +213,7 @@ def _ingested(
     from hermes.knowledge.library import named
 
     try:
-        raw = path.read_bytes()
+        raw = _content(path, source)
         name = named(*place, source, raw)
         if not again and opened.library.has(name):
             return {"source": source, "result": "unchanged"}
@@ -218,6 +223,22 @@ def _ingested(
     except (HermesError, OSError) as error:
         return {"source": source, "result": "failed", "reason": str(error)}
     return {"source": source, "result": "taken", "document": document.shown()}
+
+
+def _content(path: Path, source: str) -> bytes:
+    """All of a file, and no more than a document may have: some files have no end, and others grow.
+
+    Raises:
+        OSError: it cannot be read.
+        PayloadTooLarge: it is too long.
+    """
+    from hermes.knowledge.reader import MOST_BYTES, too_large
+
+    with path.open("rb") as file:
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise too_large(source)
+    return raw
 
 
 def _about(done: dict[str, Any]) -> str:

@@ -41,13 +41,18 @@ def read(raw: bytes, fmt: str, source: str) -> list[Passage]:
         PayloadTooLarge: it is too large a file.
     """
     if len(raw) > MOST_BYTES:
-        raise PayloadTooLarge(f"{source} is larger than {MOST_BYTES // 1024**2} MB; cut it into several documents.")
+        raise too_large(source)
     try:
         if fmt in READ_HERE and len(raw) <= SMALL_BYTES:
             return read_passages(raw, fmt)
         return _read_elsewhere(raw, fmt)
     except Unreadable as error:
         raise InvalidRequest(f"{source} cannot be read: {error}.", param="source") from None
+
+
+def too_large(source: str) -> PayloadTooLarge:
+    """The refusal of a document."""
+    return PayloadTooLarge(f"{source} is larger than {MOST_BYTES // 1024**2} MB; cut it into several documents.")
 
 
 def known_formats() -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from hermes.knowledge import vectors
+from hermes.knowledge import reader, vectors
+from hermes.knowledge.reader import MOST_BYTES
 from hermes.storage.db import Database
 from hermes.storage.directory import DirectoryRepository
 
@@ -77,6 +79,37 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_taken(run: Terminal, handbo
 def test_wrong_words_are_told(run: Terminal, words: tuple[str, ...], code: int, told: str) -> None:
     assert run("knowledge", *words) == code
     assert told in run.err
+
+
+@pytest.mark.parametrize("kind", ["a device", "a pipe", "a link to a device", "a long file"])
+def test_what_has_no_end_is_refused_before_anything_is_done(run: Terminal, handbook: Path, kind: str) -> None:
+    path = handbook.parent / "book.md"
+    if kind == "a device":
+        path = Path("/dev/zero")
+    elif kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a link to a device":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(MOST_BYTES + 1)
+
+    assert run("knowledge", "ingest", str(handbook), str(path), "--use-case", "shop") == 2
+    said = "is larger than 32 MB" if kind == "a long file" else "is no file and no folder"
+    assert f"{path} {said}" in run.err
+    assert run.json("knowledge", "list")["documents"] == []
+
+
+def test_a_file_that_is_longer_than_it_seems_is_read_no_further_than_a_document_goes(
+    run: Terminal, handbook: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The size of a file in a folder is not asked for: some say that they are empty, and others grow."""
+    monkeypatch.setattr(reader, "MOST_BYTES", 50)
+    (handbook / "grown.md").write_bytes(b"x" * 51)
+
+    assert run("knowledge", "ingest", str(handbook), "--use-case", "shop") == 1
+    assert "grown.md: grown.md is larger than" in run.err
+    assert {one["source"] for one in run.json("knowledge", "list")["documents"]} == {"part/prices.csv", "refunds.md"}
 
 
 def test_what_is_removed_is_gone_and_there_is_nothing_to_reindex(run: Terminal, handbook: Path) -> None:
