@@ -1,4 +1,5 @@
-"""What every test shares: nothing of the developer's own environment, and properties searched alike everywhere.
+"""What every test shares: nothing of the developer's own environment, properties searched alike everywhere, and
+temporary files in memory.
 
 Hypothesis has no time limit for one example, as the machine may be busy.
 """
@@ -6,6 +7,9 @@ Hypothesis has no time limit for one example, as the machine may be busy.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -14,8 +18,28 @@ from hermes.settings import ENVIRONMENT
 
 SKIP_VARIABLE = "HERMES_TESTS_SKIP"
 
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4 * 1024**3
+"""Far more than all tests need; a container often has 64 MB there."""
+
 hypothesis.settings.register_profile("hermes", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("hermes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Puts temporary files into memory where there is plenty: hundreds of databases and of browsers' profiles are made
+    and thrown away, and a disk takes several times as long. Whoever wants to look at them afterwards sets `TMPDIR`.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM_BYTES:
+        return
+    folder = Path(tempfile.mkdtemp(prefix="hermes-tests-", dir=MEMORY))
+    folder.chmod(0o755)  # Postgres runs as another user
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)  # for processes that are begun from here, too
+
+    def remove() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    config.add_cleanup(remove)
 
 
 @pytest.fixture(autouse=True)
