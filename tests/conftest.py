@@ -22,6 +22,9 @@ MEMORY = Path("/dev/shm")
 ROOM_BYTES = 4 * 1024**3
 """Far more than all tests need; a container often has 64 MB there."""
 
+LONGEST = ("web", "e2e", "contract")
+"""Folders of tests with browsers and servers, in the order of how long a file of theirs takes."""
+
 hypothesis.settings.register_profile("hermes", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("hermes")
 
@@ -40,6 +43,16 @@ def pytest_configure(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
     config.add_cleanup(remove)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, the longest files come first: none is left for the end, when the others
+    have nothing more to do. Goes with xdist's `--no-loadscope-reorder`, which else begins with the files of many tests.
+    """
+    if hasattr(config, "workerinput"):
+        items.sort(
+            key=lambda item: next((n for n, name in enumerate(LONGEST) if name in item.path.parts), len(LONGEST))
+        )
 
 
 @pytest.fixture(autouse=True)
