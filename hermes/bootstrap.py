@@ -148,7 +148,7 @@ def build(settings: Settings) -> Hermes:
 
     # Who decides, and who answers.
     transport = Transport(settings.connect_timeout_s)
-    asker = Asker(settings.connect_timeout_s)
+    asker = Asker(transport)
     sessions = Sessions(store)
     circuit_changes = CircuitChanges(store, notes.circuit_changed)
     breakers = Breakers(store, circuit_changes.changed)
@@ -235,7 +235,6 @@ def build(settings: Settings) -> Hermes:
         ledger=ledger,
         traces=traces,
         transport=transport,
-        asker=asker,
         persona=persona,
         surrogates=surrogates,
         learning=learning,

@@ -57,7 +57,6 @@ from hermes.storage.repositories import UsageFilter, UsageRepository
 from hermes.storage.residency import ResidencyRecords
 from hermes.storage.retention import Retention
 from hermes.storage.trail import Trail
-from hermes.upstream.ask import Asker
 from hermes.upstream.breaker import Breakers
 from hermes.upstream.changes import CircuitChanges
 from hermes.upstream.keyring import Keyring
@@ -122,7 +121,6 @@ class Hermes:
     ledger: Ledger
     traces: TraceLog
     transport: Transport
-    asker: Asker
     persona: Persona
     surrogates: Surrogates
     learning: Learning
@@ -301,7 +299,6 @@ class Hermes:
             self.note_key_use()
         self.spool.close()
         self.transport.close()
-        self.asker.close()
         self.traces.close()
         self.database.close()
         if self.demo is not None:

@@ -169,19 +169,20 @@ def _open_library() -> Iterator[OpenLibrary]:
     from hermes.storage.db import Database, migrate
     from hermes.storage.knowledge import KnowledgeRepository
     from hermes.upstream.ask import Asker
+    from hermes.upstream.transport import Transport
 
     start = read_start(os.environ)
     remote = start.policy.embedder if start.policy is not None else None
     migrate(start.settings.database_url, ROOT / "migrations")
     database = Database.open(start.settings.database_url)
-    asker = Asker(start.settings.connect_timeout_s)
-    embedder = LocalModel() if remote is None else RemoteModel(remote, asker.embed)
+    transport = Transport(start.settings.connect_timeout_s)
+    embedder = LocalModel() if remote is None else RemoteModel(remote, Asker(transport).embed)
     repository = KnowledgeRepository(database)
     try:
         library = Library(repository, Shelf(repository), lambda: embedder)
         yield OpenLibrary(library, start.policy.knowledge if start.policy else KnowledgePolicy(), actor_here())
     finally:
-        asker.close()
+        transport.close()
         database.close()
 
 

@@ -1,22 +1,21 @@
-"""One question to a model off the hot path (the teacher, the embedder): plain `requests`, with a bound on everything.
-
-Redirects are not followed. `gevent.Timeout` bounds the whole call, since the library's own timeouts begin anew with
-every byte.
+"""One question to a model off the hot path (the teacher, the embedder), by the hot path's client: so a deadline ends
+any wait and any reading, whatever the model sends, and neither heads nor bodies are read without a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import gevent
 import orjson
-import requests
-from urllib3.exceptions import HTTPError
 
+from hermes.errors import Overloaded
 from hermes.types import Allowance, Endpoint
-from hermes.upstream import gate
-from hermes.upstream.cold import address, new_session
+from hermes.upstream.call import headers_for
+from hermes.upstream.lifeline import Lifeline
+from hermes.upstream.response import Lost, NotSent, TimedOut
+from hermes.upstream.transport import Transport
 
 MAX_REPLY_BYTES = 1024 * 1024
 MAX_REPLY_TOKENS = 512
@@ -29,11 +28,15 @@ class NoReply(OSError):
 
 
 class Asker:
-    """Asks models single questions, over kept connections."""
+    """Asks models single questions."""
 
-    def __init__(self, connect_timeout_s: float = 5.0) -> None:
-        self._connect_timeout_s = connect_timeout_s
-        self._session = new_session()
+    def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
+        """
+        Args:
+            clock: the transport's.
+        """
+        self._transport = transport
+        self._clock = clock
 
     def ask(self, endpoint: Endpoint, prompt: str, allowance: Allowance) -> str:
         """The reply's text: its content, or its reasoning where the content is empty.
@@ -44,55 +47,40 @@ class Asker:
         Raises:
             NoReply: no connection, no answer within the endpoint's timeout, or none that is a completion.
         """
-        gate.check(endpoint, allowance)
         body = {
             "model": endpoint.model,
             "messages": [{"role": "user", "content": _sendable(prompt)}],
             "temperature": 0,
             "max_tokens": MAX_REPLY_TOKENS,
         }
-        return _text_of(self._reply(endpoint, "chat/completions", body, MAX_REPLY_BYTES))
+        return _text_of(self._reply(endpoint, "/chat/completions", body, allowance, MAX_REPLY_BYTES))
 
     def embed(self, endpoint: Endpoint, texts: Sequence[str], allowance: Allowance) -> list[list[float]]:
         """The vectors of texts, as the model gives them; raises as `ask`."""
-        gate.check(endpoint, allowance)
         body = {"model": endpoint.model, "input": [_sendable(text) for text in texts], "encoding_format": "float"}
-        return _vectors_of(self._reply(endpoint, "embeddings", body, MAX_VECTORS_BYTES))
+        return _vectors_of(self._reply(endpoint, "/embeddings", body, allowance, MAX_VECTORS_BYTES))
 
-    def close(self) -> None:
-        """Closes the kept connections."""
-        self._session.close()
-
-    def _reply(self, endpoint: Endpoint, route: str, body: dict[str, Any], max_bytes: int) -> bytes:
+    def _reply(
+        self, endpoint: Endpoint, route: str, body: dict[str, Any], allowance: Allowance, max_bytes: int
+    ) -> bytes:
         try:
-            with gevent.Timeout(endpoint.timeout_s, NoReply("no reply in time")):
-                return self._post(endpoint, route, body, max_bytes)
-        except (requests.RequestException, HTTPError) as error:  # the body is read of urllib3, which has its own errors
-            raise NoReply(f"no reply: {type(error).__name__}") from None
-
-    def _post(self, endpoint: Endpoint, route: str, body: dict[str, Any], max_bytes: int) -> bytes:
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if endpoint.keys:
-            headers["Authorization"] = f"Bearer {endpoint.keys[0].value.reveal()}"
-        headers |= {name: value.reveal() for name, value in endpoint.headers}
-        has_own = any(name.lower() == "authorization" for name in headers)
-        response = self._session.post(
-            address(endpoint.base_url, route, keep_user=not has_own),
-            data=orjson.dumps(body),
-            headers=headers,
-            timeout=(min(self._connect_timeout_s, endpoint.timeout_s), endpoint.timeout_s),
-            allow_redirects=False,
-            stream=True,
-        )
-        try:
-            if response.status_code != 200:
-                raise NoReply(f"the model answered {response.status_code}")
-            raw: bytes = response.raw.read(max_bytes + 1, decode_content=True)
-        finally:
-            response.close() if response.status_code != 200 else response.raw.release_conn()
-        if len(raw) > max_bytes:
-            raise NoReply("the reply is too long")
-        return raw
+            response = self._transport.post(
+                endpoint,
+                headers_for(endpoint, next(iter(endpoint.keys), None)),
+                [orjson.dumps(body)],
+                allowance=allowance,
+                route=route,
+                deadline=self._clock() + endpoint.timeout_s,
+                lifeline=Lifeline(),
+            )
+            try:
+                if response.status != 200:
+                    raise NoReply(f"the model answered {response.status}")
+                return response.read_all(max_bytes)
+            finally:
+                response.release()
+        except (NotSent, Lost, TimedOut, Overloaded) as error:
+            raise NoReply(f"no reply: {error}") from None
 
 
 def _sendable(text: str) -> str:

@@ -46,7 +46,7 @@ class Caller:
         try:
             response = self._transport.post(
                 endpoint,
-                _headers(endpoint, key, stream=request.stream),
+                headers_for(endpoint, key, stream=request.stream),
                 request.outgoing(endpoint.model, ask_usage=ask_usage),
                 allowance=ask.allowance,
                 route=request.route,
@@ -114,7 +114,7 @@ class Caller:
         return CallFailed(kind, status, message, wait_s=wait_s, body=body)
 
 
-def _headers(endpoint: Endpoint, key: ProviderKey | None, *, stream: bool) -> dict[str, str]:
+def headers_for(endpoint: Endpoint, key: ProviderKey | None, *, stream: bool = False) -> dict[str, str]:
     """What goes upstream: Hermes's own headers, none of the caller's."""
     headers = {"Accept": "text/event-stream" if stream else "application/json"}
     if key is not None:

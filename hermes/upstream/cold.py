@@ -1,4 +1,4 @@
-"""The cold paths' client: a `requests` session that trusts nothing of the environment.
+"""The client of commands: a `requests` session that trusts nothing of the environment.
 
 Proxies and `.netrc` would replace the provider's key, so they are not looked at. Trusted are the authorities that the
 hot path trusts: the system's and Mozilla's.

@@ -1,8 +1,8 @@
 """The one gate that every call made for a request must pass on its way out.
 
 Whoever chooses an endpoint asks the allowance beforehand and goes another way. So nothing is ever refused here, unless
-somebody forgot to ask; then nothing is sent, and the error says what to mend. Both clients, the hot path's
-(`transport.py`) and the cold one's (`ask.py`), open no connection for a request before they have been here.
+somebody forgot to ask; then nothing is sent, and the error says what to mend. The
+client (`transport.py`) opens no connection for a request before it has been here.
 """
 
 from __future__ import annotations

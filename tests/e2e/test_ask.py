@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from hermes.types import ANYONE, Endpoint, ProviderKey, Secret
 from hermes.upstream.ask import Asker, NoReply
+from hermes.upstream.transport import Transport
 
 from .provider import Provider
-from .replies import Reply, answer, chat, error, raw, silence
+from .replies import Reply, answer, chat, drip, error, over_and_over, raw, silence
 
 
 @pytest.fixture
@@ -22,9 +24,11 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture
 def asker() -> Iterator[Asker]:
-    opened = Asker(connect_timeout_s=0.5)
-    yield opened
-    opened.close()
+    with closing(Transport(connect_timeout_s=0.5)) as transport:
+        yield Asker(transport)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def endpoint(provider: Provider) -> Endpoint:
@@ -66,6 +70,11 @@ def test_half_a_surrogate_pair_can_be_asked_about(asker: Asker, provider: Provid
         pytest.param(answer(200, b"x" * 2_000_000), id="too much"),
         pytest.param(raw(b"garbage"), id="garbage"),
         pytest.param(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), id="cut off"),
+        pytest.param(over_and_over(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 500), id="100 Continue without end"),
+        pytest.param(over_and_over(b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n" * 500), id="headers without end"),
+        pytest.param(over_and_over(CHUNKED + b"5;", b"x" * 65536), id="a chunk's extension without end"),
+        pytest.param(over_and_over(CHUNKED, b"1\r\n \r\n" * 10_000), id="chunks of a byte without end"),
+        pytest.param(drip(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), id="one byte at a time"),
     ],
 )
 def test_what_is_no_reply_is_said_in_time(asker: Asker, provider: Provider, reply: Reply) -> None:

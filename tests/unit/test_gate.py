@@ -18,8 +18,8 @@ US = Endpoint("m@us", "m", "http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1", reg
 EU_ONLY = Allowance((Place(frozenset({"eu"}), rule=3),))
 
 OPENS_CONNECTIONS = re.compile(r"new_session\(|socket\.socket\(|create_connection\(|HTTPSConnection\(|urlopen\(")
-CLIENTS = {"upstream/transport.py", "upstream/ask.py"}
-"""Which send what a request holds; both pass the gate, as the tests below show."""
+CLIENTS = {"upstream/transport.py"}
+"""Which sends what a request holds and passes the gate, as the tests below show."""
 
 NO_REQUESTS = {"upstream/cold.py", "cli/serve.py", "cli/doctor_endpoints.py", "cli/doctor_ledger.py"}
 """Which make the session, look for a free port, or ask what nobody's request holds."""
@@ -39,7 +39,7 @@ def test_the_hot_client_opens_no_connection_for_a_forbidden_endpoint() -> None:
 
 def test_the_cold_client_opens_no_connection_for_a_forbidden_endpoint() -> None:
     with pytest.raises(gate.GateClosed):
-        Asker().ask(US, "text", EU_ONLY)
+        Asker(Transport()).ask(US, "text", EU_ONLY)
 
 
 def test_no_other_module_opens_connections() -> None:
