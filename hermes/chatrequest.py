@@ -26,8 +26,8 @@ USUAL_ANSWER_TOKENS = 1024
 
 READ_FIELDS: Final = frozenset({
     "model", "stream", "stream_options", "messages", "input", "prompt", "tools", "functions", "response_format",
-    "max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens", "n_predict", "n", "best_of",
-    "prediction", "thinking", "reasoning", "reasoning_effort",
+    "max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens", "n_predict", "min_tokens", "n",
+    "best_of", "prediction", "thinking", "thinking_budget", "reasoning", "reasoning_effort",
 })  # fmt: skip
 """By these is decided who answers, who may see it, and how it is accounted."""
 

@@ -7,10 +7,10 @@ lenient of providers would, since what one of them takes is billed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from hermes.admission.figures import figure_of
 from hermes.types import Endpoint, Usage
 
 ANSWER_TOKENS: Final = 1024
@@ -25,13 +25,15 @@ THINKING_TOKENS: Final = 4096
 LENGTHS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens", "n_predict")
 """Which of them a provider heeds, nobody knows beforehand: the largest counts."""
 
+LEAST: Final = "min_tokens"
+"""vLLM's: so long an answer becomes, whatever its model would say."""
+
 NUMBERS: Final = ("n", "best_of")
 """How many answers are made; those that `best_of` does not choose are billed too."""
 
 THINKING: Final = (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
-THINKING_FIELDS: Final = frozenset({"thinking", "reasoning", "reasoning_effort"})
+THINKING_FIELDS: Final = frozenset({"thinking", "thinking_budget", "reasoning", "reasoning_effort"})
 THOUGHTLESS: Final = frozenset({"none", "minimal"})
-DIGITS_MAX: Final = 18
 BYTES_PER_TOKEN: Final = 4
 
 
@@ -95,20 +97,21 @@ def _answers_tokens(body: Mapping[str, Any]) -> int:
 
 
 def _longest(body: Mapping[str, Any]) -> int:
-    """The longest answer. A figure in a text may be heeded or not: it only makes the answer longer."""
-    plain = texts = 0
+    """The longest answer. What is not simply a number may be heeded or not: it only makes the answer longer."""
+    plain, others = 0, _figure(body.get(LEAST), 0)
     for name in LENGTHS:
         value = body.get(name)
-        if isinstance(value, str):
-            texts = max(texts, _figure(value, 0))
-        elif value is not None:
+        if isinstance(value, (int, float)):
             plain = max(plain, _figure(value, 0))
-    return max(plain or ANSWER_TOKENS, texts)
+        else:
+            others = max(others, _figure(value, 0))
+    return max(plain or ANSWER_TOKENS, others)
 
 
 def _thinking_tokens(body: Mapping[str, Any]) -> int:
     """What a model may think beside its answer, as far as the caller speaks of it."""
     named = [_figure(part.get(key), 0) for name, key in THINKING if isinstance(part := body.get(name), Mapping)]
+    named.append(_figure(body.get("thinking_budget"), 0))
     if tokens := max(named, default=0):
         return tokens
     reasoning = body.get("reasoning")
@@ -127,11 +130,7 @@ def _predicted_tokens(prediction: object) -> int:
 
 
 def _figure(value: object, otherwise: int) -> int:
-    """The number, rounded up, if it is one over 0; what is not is the provider's business to refuse."""
-    if value is None:
-        return otherwise
-    if isinstance(value, str):
-        value = int(value) if value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        return otherwise
-    return value if isinstance(value, int) else math.ceil(value)
+    """The number that a provider may see in it. What Hermes cannot read goes on to the provider, but counts as the
+    most that anybody can ask for.
+    """
+    return figure_of(value, otherwise, ANSWERS_TOKENS_MAX)
