@@ -17,7 +17,7 @@ from hermes.gateway import Call
 from hermes.halves import Said
 from hermes.instance import Hermes
 from hermes.reply import Reply
-from hermes.web import answers
+from hermes.web import answers, wire
 from hermes.web.cors import Environ, WsgiApp
 from hermes.web.http import begin, body_reader, header
 
@@ -66,6 +66,7 @@ class HotRoutes:
             call = self._call(environ, route, request_id)
             self._hermes.crowd.wait_for_turn()
             reply = serve(call)
+            environ[wire.DEADLINE] = call.lifeline.deadline
         except ClientGone:
             return answers.CLIENT_CLOSED_REQUEST, [], []
         except HermesError as error:

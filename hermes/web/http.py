@@ -28,6 +28,9 @@ READS_IN_A_ROW = 16
 
 CHUNK_END_BYTES = 2
 
+OTHERS_PARTS = 3
+"""For each moment in which costly bodies are taken apart, however many they are, so many are everybody else's."""
+
 
 def new_request_id() -> str:
     """A fresh id that sorts by time: `req_`, 11 hex digits of milliseconds, 16 random ones."""
@@ -155,7 +158,10 @@ class Arriving:
         has_computed_long = now - began > STINT_S and not others
         self._most = LEAST_BYTES if has_computed_long else min(READ_BYTES, 2 * self._most)
         self._in_a_row = 0 if others else self._in_a_row + 1
-        if others:
+        if has_computed_long:
+            _costly.wait(now - began, now, self._deadline)
+            self._in_a_row, self._turn_at = 0, time.monotonic() + STINT_S
+        elif others:
             self._turn_at = now + STINT_S
         elif now >= self._turn_at or self._in_a_row >= READS_IN_A_ROW:
             gevent.sleep(MOMENT_S)
@@ -165,7 +171,9 @@ class Arriving:
     def _wait_for(self, size: int, now: float) -> bytes:
         until = min(self._due_at, self._deadline)
         try:
-            with gevent.Timeout(max(0.0, until - now), TimeoutError):
+            if now >= until:  # of what is there already nothing is waited for, so no timer would ever end it
+                raise TimeoutError
+            with gevent.Timeout(until - now, TimeoutError):
                 data: bytes = self._input.read(size)
         except TimeoutError:
             _listen_no_more(self._environ)
@@ -179,6 +187,21 @@ class Arriving:
             _listen_no_more(self._environ)
             raise InvalidRequest("The body is not framed as its head says.") from None
         return data
+
+
+class _Pace:
+    """Bodies that are costly to take apart, as in chunks of a byte, take turns: each waits for all that came before."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    def wait(self, computed_s: float, now: float, deadline: float) -> None:
+        """After a piece that took so long; no longer than to the deadline."""
+        self._next_at = max(self._next_at, now) + OTHERS_PARTS * computed_s
+        gevent.sleep(max(MOMENT_S, min(self._next_at, deadline) - now))
+
+
+_costly = _Pace()
 
 
 def _patience_s(environ: dict[str, Any]) -> float:

@@ -24,6 +24,9 @@ PATHS: Final = frozenset(
 )
 """Of the hot routes, as nearly all callers write them."""
 
+DEADLINE: Final = "hermes.deadline"
+"""In the environment: the moment of the monotonic clock at which the request's time is over."""
+
 TOGETHER_BYTES: Final = 65536
 """A longer body is not copied behind its head, but sent after it."""
 

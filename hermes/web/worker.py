@@ -7,7 +7,6 @@ that it loads nothing of the application.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import socket
@@ -22,7 +21,6 @@ from typing import Any, Final
 
 import gevent
 import gevent.socket
-from gevent.server import StreamServer
 from gunicorn import arbiter
 from gunicorn.glogging import Logger
 from gunicorn.http import errors as http
@@ -39,6 +37,7 @@ from hermes.observe.redact import Redactor
 from hermes.turns import MOMENT_S
 from hermes.web import wire
 from hermes.web.answers import GUARDS, parts, status_line, unexpected
+from hermes.web.connections import NEVER, CallersListener, ClientSocket, deadlines
 from hermes.web.http import new_request_id
 from hermes.web.unread import is_heard_out, is_read, let_go
 
@@ -57,10 +56,6 @@ LAST_WAIT_S: Final = 1.0
 """How long, at the end, a connection may be silent that has just been opened or has just had an answer; and how long is
 listened to a caller whose request was refused."""
 
-TAKES: Final = 400
-TAKES_SHARED: Final = 16
-"""Callers that are taken at a time; fewer where another worker may have the time for them."""
-
 CROWDED_SHARE: Final = 0.85
 """Of all places. The rest is for those who come meanwhile."""
 
@@ -68,8 +63,6 @@ TURN_REQUESTS: Final = 8
 """After so many requests on one connection the others have a turn: one that sends without waiting for answers is never
 waited for."""
 
-OUTSIDE_S: Final = 0.1
-TELLS_EVERY_S: Final = 10.0
 SAME_WAIT_S: Final = 10.0
 """So long a connection's wait goes on over requests that are refused, before it is bounded anew."""
 
@@ -92,73 +85,6 @@ REFUSALS: Final = (
     (ssl.SSLError, 400, "The connection does not speak TLS as it should."),
 )
 """The first that fits: gunicorn's fault, the status, what the caller is told."""
-
-
-class ClientSocket(gevent.socket.socket):  # type: ignore[misc]  # gevent has no types
-    """A caller's connection. What fits into the system's buffer goes with one call; gevent's own makes two."""
-
-    __slots__ = ()
-
-    def sendall(self, data: bytes | memoryview, flags: int = 0) -> None:
-        """Sends all of it; see `socket.socket.sendall`."""
-        sent = self.send(data, flags)
-        if sent < len(data):
-            super().sendall(memoryview(data)[sent:], flags)
-
-    def wait(self) -> None:
-        """Waits for something to read, and lets the others have their turn in any case. Where nothing can be there yet,
-        that costs less than to look first.
-        """
-        self._wait(self._read_event)
-
-
-class CallersListener(StreamServer):  # type: ignore[misc]  # gevent has no types
-    """Where callers connect. gunicorn would take one caller each time that the event loop comes round, where there are
-    several workers, so that a loop that is busy would leave the others standing outside, unseen and untold.
-    """
-
-    @property
-    def max_accept(self) -> int:
-        """How many callers are taken at a time."""
-        return self._max_accept
-
-    @max_accept.setter
-    def max_accept(self, wanted: int) -> None:
-        self._max_accept = TAKES_SHARED if wanted == 1 else TAKES
-
-    _max_accept = TAKES
-    _told_at = float("-inf")
-    _spawn: Any
-
-    def do_read(self) -> Any:
-        """A caller. Where no more files may be opened they wait outside for a moment, and the log says so."""
-        try:
-            return super().do_read()
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            if time.monotonic() - self._told_at >= TELLS_EVERY_S:
-                self._told_at = time.monotonic()
-                log.warning("Callers have to wait outside: %s. Raise the limit (ulimit -n).", error.strerror)
-            self.stop_accepting()
-            gevent.spawn_later(OUTSIDE_S, self._take_again)
-            return None
-
-    def _take_again(self) -> None:
-        if self.started:
-            self.start_accepting()
-
-    def set_spawn(self, spawn: Any) -> None:
-        """What serves a caller; see `gevent.baseserver.BaseServer.set_spawn`. It begins at once: gevent would let only
-        fifty begin each time that the event loop comes round.
-        """
-        super().set_spawn(spawn)
-        told_to_begin = self._spawn
-
-        def begin(*arguments: Any) -> None:
-            told_to_begin(*arguments).switch()
-
-        self._spawn = begin
 
 
 ggevent.StreamServer = CallersListener
@@ -231,6 +157,8 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self._open = 0
         """How many connections there are."""
 
+        ClientSocket.is_crowded = staticmethod(self._is_crowded)
+
         self._known: set[Any] = set()
         """Greenlets whose connection has had a request."""
 
@@ -267,11 +195,14 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             client.__class__ = ClientSocket
         self._open += 1
         try:
-            if self._open > self.worker_connections * CROWDED_SHARE:
+            if self._is_crowded():
                 gevent.get_hub().loop.run_callback(self._end_longest)
             super().handle(listener, client, addr)
         finally:
             self._open -= 1
+
+    def _is_crowded(self) -> bool:
+        return bool(self._open > self.worker_connections * CROWDED_SHARE)
 
     def handle_request(self, listener_name: Any, req: Any, client: Any, addr: Any) -> Any:
         """Answers one request; raises StopIteration where the connection ends with it."""
@@ -304,8 +235,10 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             self.alive = False
         keeps_open = self.alive and not req.should_close()
         answer = wire.Answer(client, keeps_open=keeps_open)
-        body = self.wsgi(wire.environ_of(req, client), answer.start_response)
+        environ = wire.environ_of(req, client)
+        body = self.wsgi(environ, answer.start_response)
         try:
+            deadlines[client] = environ.get(wire.DEADLINE, NEVER)
             answer.send(body)
         except OSError:
             raise  # the caller's connection: nobody to tell
@@ -316,6 +249,7 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             client.shutdown(socket.SHUT_RDWR)
             keeps_open = False
         finally:
+            deadlines.pop(client, None)
             if hasattr(body, "close"):
                 body.close()
         if not keeps_open:

@@ -8,12 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from .client import READ_BYTES
-from .gateway import Gateway
+from .gateway import Gateway, eventually
 
 HUGE = b"Content-Length: 100000000000\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -30,6 +31,9 @@ GROWTH_MB = 150.0
 """Twice the longest body that is read at all (`server.max_body_mb`), and a little."""
 
 LOOKS = 6
+MANY = 12
+LATE_S = 1.5
+"""0.5 s and the time of a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +119,63 @@ def test_silent_connections_keep_nobody_out() -> None:
         for sock in silent:
             sock.close()
         gateway.stop()
+
+
+def test_many_who_send_chunks_of_a_byte_are_told_so_at_the_end_of_their_time(gateway: Gateway) -> None:
+    """What is there already is read without waiting, so that no timer comes to it."""
+    head = CHAT + b" HTTP/1.1\r\nHost: x\r\nX-Request-Timeout: 2\r\n" + CHUNKED + b"\r\n"
+
+    with ThreadPoolExecutor(MANY) as pool:
+        answers = [pool.submit(answer_to_a_flood, gateway.port, head, b"1\r\nx\r\n" * 10000) for _ in range(MANY)]
+        time.sleep(0.5)
+        waits_s = [wait_of_another(gateway) for _ in range(LOOKS)]
+    told = [answer.result() for answer in answers]
+
+    assert [status for status, _ in told] == [b"408"] * MANY
+    assert max(after_s for _, after_s in told) < 2 + LATE_S
+    assert max(waits_s) < WAIT_S
+
+
+def test_who_reads_nothing_keeps_nobody_out() -> None:
+    """More of them than there are places; what is written to them fits into no buffer."""
+    gateway = Gateway.start(files=400)
+    deaf = []
+    try:
+        for _ in range(300):
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.settimeout(5)
+            sock.connect(("127.0.0.1", gateway.port))
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                sock.send(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 60)
+            deaf.append(sock)
+
+        def is_answered() -> bool:
+            with contextlib.suppress(OSError):
+                return gateway.request("GET", "/health", timeout_s=5).status == 200
+            return False
+
+        assert eventually(is_answered, bool, 30)
+        assert gateway.chat().status == 200
+    finally:
+        for sock in deaf:
+            sock.close()
+        gateway.stop()
+
+
+def answer_to_a_flood(port: int, head: bytes, again: bytes) -> tuple[bytes, float]:
+    """The status that is told to somebody who sends without end, and how long after the beginning."""
+    with socket.create_connection(("127.0.0.1", port), 5) as sock:
+        began = time.monotonic()
+        sock.sendall(head)
+        sock.settimeout(0.01)
+        while time.monotonic() < began + 20:
+            with contextlib.suppress(TimeoutError):
+                sock.sendall(again)
+            with contextlib.suppress(TimeoutError):
+                return sock.recv(READ_BYTES).split(b" ")[1], time.monotonic() - began
+    return b"", 20.0
 
 
 @contextlib.contextmanager

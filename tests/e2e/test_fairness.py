@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import select
 import socket
 import threading
 import time
@@ -9,13 +11,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from hermes.web.connections import UNREAD_LATE_S
+
 from . import replies
 from .client import Answer
 from .gateway import eventually, new_user
+from .replies import completion
 from .world import World
 
 TIME_S = 0.6
 SPARE_S = 0.5
+LARGE_TIME_S = 5
+"""Enough for a large answer on a busy machine."""
 
 
 @pytest.fixture
@@ -110,3 +117,50 @@ def test_a_caller_who_does_not_read_is_let_go_at_the_end_of_the_requests_time(wo
 
     assert row["status"] in ("interrupted", "client_disconnected")
     assert row["duration_ms"] < (TIME_S + SPARE_S + 0.5) * 1000
+
+
+def test_a_whole_answer_that_is_not_read_is_let_go_soon_after_the_requests_time(world: World) -> None:
+    """Its row is there before its first byte leaves: it has been paid for."""
+    world.primary.script(replies.answer(200, completion("x" * 20_000_000)))
+    user = new_user()
+    body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Hermes-User: {user}\r\nX-Hermes-Tier: simple\r\n"
+        f"X-Request-Timeout: {LARGE_TIME_S}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", world.gateway.port))
+        deaf.sendall(head.encode() + body)
+        watch = select.poll()
+        watch.register(deaf, select.POLLHUP | select.POLLERR)
+        began = time.monotonic()
+        ended = watch.poll(20_000)
+        after_s = time.monotonic() - began
+
+    assert ended
+    assert after_s < LARGE_TIME_S + UNREAD_LATE_S + 3
+    assert [row["status"] for row in world.gateway.usage(user_id=user)] == ["ok"]
+
+
+def test_who_reads_slowly_gets_a_large_answer_whole_though_the_requests_time_is_over(world: World) -> None:
+    said = "x" * 8_000_000
+    world.primary.script(replies.answer(200, completion(said)))
+    body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Hermes-Tier: simple\r\nConnection: close\r\n"
+        f"X-Request-Timeout: {LARGE_TIME_S}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    got = bytearray()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+        slow.connect(("127.0.0.1", world.gateway.port))
+        slow.sendall(head.encode() + body)
+        began = time.monotonic()
+        while piece := slow.recv(65536):
+            got += piece
+            time.sleep(0.03 if time.monotonic() < began + LARGE_TIME_S + 1 else 0)
+        took_s = time.monotonic() - began
+
+    assert took_s > LARGE_TIME_S, "it was read beyond the request's time"
+    assert said.encode() in got

@@ -21,7 +21,8 @@ from gunicorn.http.unreader import SocketUnreader
 
 from hermes.errors import ClientGone
 from hermes.turns import MOMENT_S
-from hermes.web.worker import SAME_WAIT_S, CallersListener, CallersRequest, ClientSocket, HermesWorker, refusal
+from hermes.web.connections import CallersListener, ClientSocket
+from hermes.web.worker import SAME_WAIT_S, CallersRequest, HermesWorker, refusal
 
 
 @pytest.mark.parametrize(
