@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from hermes.accounting.exchange import Exchange
 from hermes.accounting.tokens import tokens_of_fields
 from hermes.admission.auth import Authenticator
+from hermes.admission.claims import Patience
 from hermes.admission.estimate import Estimate
 from hermes.admission.quota import Quota
 from hermes.admission.switch import KillSwitch
@@ -148,7 +149,9 @@ class Gateway:
                 lambda: exchange.billed_tokens() + may_add_tokens(incoming, policy),
                 lambda: half.could_answer(incoming, policy, directory),
             )
-            hold = self._quota.reserve(incoming.principal, directory, policy, estimate, incoming.function_name)
+            patience = Patience(until, call.lifeline)
+            name = incoming.function_name
+            hold = self._quota.reserve(incoming.principal, directory, policy, estimate, name, patience)
             exchange.holds(hold.settle)
             held.push(hold.tell)
 

@@ -21,6 +21,7 @@ remembers of it, and a seal on an old number would be believed.
 from __future__ import annotations
 
 import logging
+import math
 import time
 import uuid
 from collections import deque
@@ -32,9 +33,9 @@ from typing import Final, Protocol
 import gevent
 from gevent.event import Event
 
-from hermes.admission.claims import storable
+from hermes.admission.claims import ENDLESS, Patience, storable
 from hermes.directory import BudgetScope, Period, Spent, Unit
-from hermes.errors import BooksUnreadable
+from hermes.errors import BooksUnreadable, DeadlineExceeded
 from hermes.state.store import Claim, StateStore, number_of
 
 log = logging.getLogger("hermes-router")
@@ -62,8 +63,14 @@ FILLED_NOUNS: Final = ("budget", SEALS, "filled", "turn")
 
 AWAY_KEY: Final = "books:away"
 
-TURN_S: Final = 10.0
-"""How long a process may take to fill a counter before another one tries."""
+TURN_S: Final = 1.5
+"""How long a process that fills a counter may be silent before another one tries; it renews its turn meanwhile."""
+
+RENEW_TURN_S: Final = 0.5
+
+READ_S: Final = 5.0
+"""How long the usage log may take to tell what was spent, which is a few milliseconds' work. Everybody whom the budget
+concerns waits for it."""
 
 LOOK_AGAIN_S: Final = 0.05
 
@@ -166,7 +173,9 @@ class Books:
         self._is_store_away = is_store_away
         self._new_name = new_name
         self._fillings: dict[str, str] = {}
-        self._being_filled: dict[str, Event] = {}
+        self._being_filled: dict[str, gevent.Greenlet] = {}
+        """Each gives what has failed, or None."""
+
         self._was_counted = was_counted
         self._moving_s = moving_s
         self._monotonic = monotonic
@@ -222,8 +231,10 @@ class Books:
         else:
             self._move(account, key, current, [aside])
 
-    def fill(self, account: Account, key: str, missing: str, *, may_guess: bool) -> None:
-        """Fills a counter anew, or waits while somebody else does; then it may be claimed again.
+    def fill(self, account: Account, key: str, missing: str, patience: Patience = ENDLESS, *, may_guess: bool) -> None:
+        """Waits until a counter is filled anew, here or by another process; then it may be claimed again.
+
+        A greenlet of its own fills it: it goes on for the others, however short the time of the request that was first.
 
         Args:
             missing: the filling whose seal is missing.
@@ -231,19 +242,25 @@ class Books:
 
         Raises:
             BooksUnreadable: it cannot be read, and may not be guessed.
+            DeadlineExceeded: the request's time is over.
         """
         if self.filling(key) != missing:
             return  # another one is in force since it was asked for
-        being_filled = self._being_filled.get(key)
-        if being_filled is not None:
-            being_filled.wait()
-            return
-        done = self._being_filled[key] = Event()
-        try:
-            self._fill_in_turn(account, key, missing, may_guess=may_guess)
-        finally:
-            del self._being_filled[key]
-            done.set()
+        left_s = patience.until - self._monotonic()
+        if left_s <= 0:
+            raise _too_late()
+        filling = self._being_filled.get(key)
+        if filling is None:
+            filling = self._being_filled[key] = gevent.spawn(self._fill, account, key, missing, may_guess=may_guess)
+        with patience.caller:
+            filling.join(None if left_s == math.inf else left_s)
+        if not filling.ready():
+            raise _too_late()
+        failure = filling.value
+        if isinstance(failure, BooksUnreadable):  # one for each who waits, since each adds its own headers
+            raise BooksUnreadable(failure.message, retry_after_s=failure.retry_after_s) from failure
+        if failure is not None:
+            raise failure
 
     def renew(self) -> None:
         """Moves what is set aside here to fillings that other processes have made; to be called about twice a second.
@@ -276,23 +293,38 @@ class Books:
         """To a filling that may not be sealed yet; a counter that is gone has no seal either, and does no harm."""
         self._store.add(f"budget:{filling}:{key}", amount, self.ttl_s(account))
 
+    def _fill(self, account: Account, key: str, missing: str, *, may_guess: bool) -> Exception | None:
+        """What has failed, as a value: gevent prints what leaves a greenlet."""
+        try:
+            self._fill_in_turn(account, key, missing, may_guess=may_guess)
+        except Exception as failure:  # noqa: BLE001  (raised again by those who wait)
+            return failure
+        finally:
+            del self._being_filled[key]
+        return None
+
     def _fill_in_turn(self, account: Account, key: str, missing: str, *, may_guess: bool) -> None:
-        if not self._store.claim(f"turn:{key}", TURN_S):
+        turn = _Turn(self._store, f"turn:{key}", self._new_name())
+        if not turn.begin():
             gevent.sleep(LOOK_AGAIN_S)  # another process is at it
             return
         try:
             # Only within one's turn: two fillings in force would be two budgets.
             name, seal_s = self._store.get(f"filled:{key}"), None
             if name is None or (name == missing and self._store.get(f"seal:{name}:{key}") is None):
-                name, seal_s = self._filled(account, key, may_guess=may_guess)
+                spent, seal_s = self._spent(account, may_guess=may_guess)
+                if not turn.is_mine():
+                    return  # this process has stood still, and another one may have filled it
+                name = self._put_filling(account, key, spent, seal_s)
             self._adopt(account, key, name)
             if seal_s is not None:
                 if self._moving_s and (missing or self._store.get(MET_KEY) is None):
                     gevent.sleep(self._moving_s)
                     self._store.put(MET_KEY, "1", MET_S)
-                self._store.add(f"seal:{name}:{key}", -1, seal_s)
+                if turn.is_mine():
+                    self._store.add(f"seal:{name}:{key}", -1, seal_s)
         finally:
-            self._store.delete(f"turn:{key}")
+            turn.end()
 
     def _adopt(self, account: Account, key: str, name: str) -> None:
         """Goes by this filling from now on."""
@@ -321,13 +353,16 @@ class Books:
         while ended[0].known_until_s < now:
             ended.popleft()
 
-    def _filled(self, account: Account, key: str, *, may_guess: bool) -> tuple[str, float]:
-        """The name of a new filling, which has no seal yet, and how long its seal shall live, in seconds."""
-        spent, seal_s = self._spent(account, may_guess=may_guess)
+    def _put_filling(self, account: Account, key: str, spent: Spent, seal_s: float) -> str:
+        """The name of a new filling, which has no seal yet.
+
+        Args:
+            seal_s: how long its seal shall live.
+        """
         name = f"{self._new_name()}@{spent.asked_s:.6f}"
         self._store.put(f"budget:{name}:{key}", str(spent.of(account.unit)), seal_s + OUTLIVES_S)
         self._store.put(f"filled:{key}", name, self.ttl_s(account))
-        return name, seal_s
+        return name
 
     def _spent(self, account: Account, *, may_guess: bool) -> tuple[Spent, float]:
         """What the usage log says, and how long that is believed, in seconds."""
@@ -342,11 +377,63 @@ class Books:
         if self._store.get(AWAY_KEY) is not None:
             raise BooksUnreadable("What was spent cannot be told at the moment.", retry_after_s=RETRY_AFTER_S)
         try:
-            return self.usage_log.spent(account.scope, account.name, account.span.start, account.span.end)
+            return self._asked(account)
         except BooksUnreadable as error:
             self._store.put(AWAY_KEY, "1", AWAY_S)
             log.warning("Budgets cannot be read from the usage log: %s", error.__cause__ or error)
             raise
+
+    def _asked(self, account: Account) -> Spent:
+        timer = gevent.Timeout(READ_S)
+        try:
+            with timer:
+                return self.usage_log.spent(account.scope, account.name, account.span.start, account.span.end)
+        except gevent.Timeout as over:
+            if over is not timer:
+                raise
+            raise BooksUnreadable(f"no answer within {READ_S:g} s", retry_after_s=RETRY_AFTER_S) from None
+
+
+class _Turn:
+    """The right to fill a counter: for a moment, and renewed as long as this process is alive and at it."""
+
+    def __init__(self, store: StateStore, key: str, owner: str) -> None:
+        self._store = store
+        self._key = key
+        self._owner = owner
+        self._over = Event()
+        self._keeper: gevent.Greenlet | None = None
+
+    def begin(self) -> bool:
+        """Takes the turn, unless another has it."""
+        if not self._store.put_new(self._key, self._owner, TURN_S):
+            return False
+        self._keeper = gevent.spawn(self._keep)
+        return True
+
+    def is_mine(self) -> bool:
+        """Whether nobody else may have had it since."""
+        return self._store.get(self._key) == self._owner
+
+    def end(self) -> None:
+        """Gives it back. Where the store is away and does not hear of that, it ends soon by itself."""
+        self._over.set()
+        if self._keeper is not None:
+            self._keeper.join()  # what it is just putting must not come after the end
+        if self.is_mine():
+            self._store.delete(self._key)
+
+    def _keep(self) -> None:
+        while not self._over.wait(RENEW_TURN_S) and self.is_mine():
+            self._store.put(self._key, self._owner, TURN_S)
+
+
+def _too_late() -> DeadlineExceeded:
+    return DeadlineExceeded(
+        "The time for this request is over: what was spent of its budget was still being counted.",
+        (),
+        retry_after_s=RETRY_AFTER_S,
+    )
 
 
 def _asked_at(filling: str) -> float:

@@ -22,6 +22,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from hermes.admission.books import NO_LIMIT, Account, Books, SetAside, Span
+from hermes.admission.claims import ENDLESS, Patience
 from hermes.admission.estimate import Estimate, Prices
 from hermes.admission.periods import period_bounds, utc_text
 from hermes.directory import EACH, Budget, BudgetScope, Directory, Period, Spent
@@ -41,7 +42,16 @@ ADJECTIVES: Final[Mapping[Period, str]] = {"day": "daily", "week": "weekly", "mo
 class Share:
     """One request's part of one budget. Rises from bar to bar (warning, limit, beyond) as the store refuses it."""
 
-    def __init__(self, budgets: Budgets, budget: Budget, account: Account, amount: int, *, may_guess: bool) -> None:
+    def __init__(
+        self,
+        budgets: Budgets,
+        budget: Budget,
+        account: Account,
+        amount: int,
+        patience: Patience = ENDLESS,
+        *,
+        may_guess: bool,
+    ) -> None:
         """Takes what is set aside, in the budget's unit, and whether a counter may be guessed."""
         self.downgrades = False
         self._budgets = budgets
@@ -49,6 +59,7 @@ class Share:
         self._account = account
         self._key = account.key
         self._amount = amount
+        self._patience = patience
         self._may_guess = may_guess
         self._aside: SetAside | None = None
         limit = min(budget.limit, NO_LIMIT)
@@ -62,9 +73,11 @@ class Share:
         Raises:
             BudgetExceeded: the limit is reached, and the budget blocks.
             BooksUnreadable: the counter cannot be filled, and the operator lets nobody pass then.
+            DeadlineExceeded: it was not filled within the request's time.
         """
         if position == 0:
-            self._budgets.books.fill(self._account, self._key, self._filling, may_guess=self._may_guess)
+            books = self._budgets.books
+            books.fill(self._account, self._key, self._filling, self._patience, may_guess=self._may_guess)
         else:
             self._rise()
         self._ask()
@@ -130,6 +143,7 @@ class Budgets:
         directory: Directory,
         policy: BudgetsPolicy,
         estimate: Estimate,
+        patience: Patience = ENDLESS,
     ) -> list[Share]:
         """The request's part of each budget that concerns it."""
         concerning = self._concerning(principal, function_name, directory)
@@ -141,7 +155,7 @@ class Budgets:
             span = self._span(budget.period, policy.timezone)
             account = Account(budget.scope, name, budget.unit, budget.period, span)
             amount = self._amount(budget, policy, estimate)
-            shares.append(Share(self, budget, account, amount, may_guess=may_guess))
+            shares.append(Share(self, budget, account, amount, patience, may_guess=may_guess))
         return shares
 
     def figures(self, budget: Budget, timezone: str) -> dict[str, Any]:

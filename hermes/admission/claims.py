@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
 from hermes.state.store import Claim, StateStore
 from hermes.types import Usage
+
+NOBODY: AbstractContextManager[object] = nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a request may wait to be let in."""
+
+    until: float = math.inf
+    """When its time is over, on the monotonic clock."""
+
+    caller: AbstractContextManager[object] = NOBODY
+    """Around a wait that ends when the caller leaves; what it raises then ends the request."""
+
+
+ENDLESS = Patience()
 
 
 class Part(Protocol):

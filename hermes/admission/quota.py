@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from hermes.admission.budgets import Budgets, Share
-from hermes.admission.claims import Part
+from hermes.admission.claims import ENDLESS, Part, Patience
 from hermes.admission.estimate import Estimate
 from hermes.admission.limits import Limits, headers
 from hermes.directory import Directory
@@ -75,20 +75,25 @@ class Quota:
         policy: Policy,
         estimate: Estimate,
         function_name: str | None = None,
+        patience: Patience = ENDLESS,
     ) -> Hold:
         """Sets aside what a request may use. Without limits and budgets it takes a microsecond.
+
+        Args:
+            patience: how long a counter that is being filled may be waited for.
 
         Raises:
             RateLimited: a limit of the caller's is reached.
             BudgetExceeded: a budget that blocks is used up; of several, the one that is so for longest.
             BooksUnreadable: what was spent cannot be told, and the operator lets nobody pass then.
+            DeadlineExceeded: a counter was not filled within the request's time.
         """
         is_limited = self._limits.concern(principal, policy.limits)
         if not is_limited and not directory.budgets:
             return self._free
         windows = self._limits.windows(principal, policy.limits, estimate) if is_limited else []
         try:
-            shares = self._budgets.shares(principal, function_name, directory, policy.budgets, estimate)
+            shares = self._budgets.shares(principal, function_name, directory, policy.budgets, estimate, patience)
             slots = self._limits.slots(principal, policy.limits, _longest_s(policy)) if is_limited else []
             parts: list[Part] = [*windows, *slots, *shares]
             if not parts:

@@ -12,6 +12,7 @@ import gevent
 
 from hermes.admission.books import Books
 from hermes.admission.budgets import Budgets
+from hermes.admission.claims import ENDLESS, Patience
 from hermes.admission.estimate import Estimate
 from hermes.admission.limits import Limits
 from hermes.admission.quota import Hold, Quota
@@ -142,12 +143,13 @@ class Bench:
         models: Sequence[str] = ("cheap",),
         limits: RateLimits | None = None,
         identity: str = "",
+        patience: Patience = ENDLESS,
         **body: Any,
     ) -> Hold:
         """Asks for a request of that many prompt tokens; by default of 90 more for the answer, together 100."""
         principal = Principal(key_id=key, user_id=user, identity=identity, limits=limits)
         estimate = Estimate({"max_tokens": 90, **body}, lambda: prompt, lambda: [endpoint(model) for model in models])
-        return self.quota.reserve(principal, self.directory, self.policy, estimate, function)
+        return self.quota.reserve(principal, self.directory, self.policy, estimate, function, patience)
 
     def finish(
         self,

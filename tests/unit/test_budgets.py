@@ -9,9 +9,11 @@ import gevent
 import pytest
 
 from hermes.admission import books
+from hermes.admission.claims import Patience
 from hermes.directory import EACH, Action, Budget, BudgetScope, Period, Spent
-from hermes.errors import BooksUnreadable, BudgetExceeded, RateLimited
+from hermes.errors import BooksUnreadable, BudgetExceeded, ClientGone, DeadlineExceeded, RateLimited
 from hermes.policy import BudgetsPolicy
+from hermes.upstream.lifeline import Lifeline
 from tests.unit.quota_bench import NOON, USD, Bench, a_budget, closed, per_user
 
 UNTIL_MIDNIGHT_S = 11 * 3600 + 59 * 60 + 45
@@ -600,6 +602,88 @@ def test_a_killed_request_does_not_keep_others_from_filling_the_counter() -> Non
 
     second.get(timeout=1)
     assert bench.counter("tokens", "user", "anna") == 100
+
+
+def test_who_waits_for_a_counter_waits_no_longer_than_the_requests_time() -> None:
+    """Whoever fills it; and it is filled for the others all the same."""
+    bench = Bench(a_budget(1000))
+    bench.log.takes_s = 0.1
+    short = Patience(until=bench.now + 0.02)
+
+    for _ in range(2):
+        with pytest.raises(DeadlineExceeded, match="was still being counted"):
+            bench.ask(patience=short)
+    with pytest.raises(DeadlineExceeded):
+        bench.ask(patience=Patience(until=bench.now - 1))
+
+    bench.ask()
+    assert bench.log.questions == [("user", "anna")]
+
+
+def test_who_waits_for_another_process_waits_no_longer_than_the_requests_time() -> None:
+    bench = Bench(a_budget(1000))
+    assert bench.store.claim("turn:tokens:day:1778371200:user:anna", 10)
+
+    waiting = gevent.spawn(bench.ask, patience=Patience(until=bench.now + 1))
+    waiting.join(0.01)
+    bench.now += 2
+
+    with pytest.raises(DeadlineExceeded):
+        waiting.get(timeout=1)
+
+
+def test_who_leaves_while_a_counter_is_filled_is_let_go() -> None:
+    bench = Bench(a_budget(1000))
+    bench.log.takes_s = 0.1
+    line = Lifeline()
+    waiting = gevent.spawn(bench.ask, patience=Patience(caller=line))
+    gevent.sleep(0.01)
+
+    line.hang_up()
+
+    with pytest.raises(ClientGone):
+        waiting.get(timeout=0.05)
+
+
+def test_a_turn_lasts_as_long_as_it_takes_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, other = two_processes()
+    monkeypatch.setattr(books, "RENEW_TURN_S", 0.01)
+    bench.log.takes_s = 0.3
+
+    asking = [gevent.spawn(one.ask) for one in (bench, other)]
+    for _ in range(4):  # together longer than a turn that is not renewed
+        gevent.sleep(0.05)
+        bench.now += 0.7 * books.TURN_S
+    gevent.joinall(asking, raise_error=True, timeout=2)
+
+    assert bench.log.questions == [("user", "anna")]
+    assert bench.store.get("turn:tokens:day:1778371200:user:anna") is None
+
+
+def test_who_has_lost_the_turn_puts_no_second_counter_beside_that_of_the_next() -> None:
+    bench, other = two_processes()
+    bench.log.takes_s = 0.1
+    slow = gevent.spawn(bench.ask)
+    gevent.sleep(0.01)
+    bench.now += books.TURN_S + 1
+    bench.log.takes_s = 0.0
+    other.ask()
+    filled = bench.store.items("filled")
+
+    slow.get(timeout=2)
+
+    assert bench.store.items("filled") == filled
+    assert bench.counter("tokens", "user", "anna") == 200
+
+
+def test_a_log_that_takes_too_long_is_one_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "READ_S", 0.02)
+    bench = Bench(a_budget(1000), budgets=closed())
+    bench.log.takes_s = 60
+
+    for _ in range(2):
+        with pytest.raises(BooksUnreadable):
+            bench.ask()
 
 
 def test_a_changed_limit_goes_on_from_what_was_used() -> None:
