@@ -20,7 +20,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import certifi
@@ -32,6 +31,7 @@ from hermes.errors import Overloaded
 from hermes.types import Allowance, Endpoint
 from hermes.upstream import gate
 from hermes.upstream.lifeline import Lifeline
+from hermes.upstream.names import Address, Names, ask_system
 from hermes.upstream.response import NotSent, Response, said
 
 IDLE_PLAIN_S = 4.0
@@ -42,7 +42,6 @@ MAX_IDLE_PER_HOST = 256
 NO_SOCKET_RETRY_S = 1.0
 
 
-read_number = monkey.get_original("socket", "getaddrinfo")
 look_at_once = monkey.get_original("select", "poll")
 """The system's own poll: gevent's would go round the event loop."""
 
@@ -80,9 +79,15 @@ class Target:
 class Transport:
     """Connections to providers, pooled by scheme, host and port."""
 
-    def __init__(self, connect_timeout_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        connect_timeout_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+        names: Names | None = None,
+    ) -> None:
         self._connect_timeout_s = connect_timeout_s
         self._clock = clock
+        self._names = names or Names(clock=clock)
         self._idle: dict[tuple[str, str, int], list[tuple[socket.socket, float]]] = {}
         self._targets: dict[tuple[str, str], Target] = {}
         self._tls = ssl.create_default_context()
@@ -195,19 +200,16 @@ class Transport:
                 raise
         raise NotSent(reason)
 
-    def _addresses(
-        self, target: Target, until: float, lifeline: Lifeline
-    ) -> list[tuple[int, int, int, tuple[str, int]]]:
+    def _addresses(self, target: Target, until: float, lifeline: Lifeline) -> list[Address]:
         try:
-            found = _of_number(target.host, target.port)
-            if not found:
-                with gevent.Timeout(max(0.001, until - self._clock()), TimeoutError), lifeline:
-                    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            return _of_number(target.host, target.port) or self._names.addresses(
+                target.host, target.port, until, lifeline
+            )
         except TimeoutError:
             raise NotSent("the name of the host could not be looked up in time") from None
-        except OSError as error:
-            raise NotSent(f"the name of the host is not known: {said(error)}") from None
-        return [(family, kind, protocol, address) for family, kind, protocol, _, address in found]  # type: ignore[misc]
+        except (OSError, UnicodeError) as error:
+            reason = said(error) if isinstance(error, OSError) else "it is none"
+            raise NotSent(f"the name of the host is not known: {reason}") from None
 
     def _secured(self, sock: socket.socket, target: Target, until: float, lifeline: Lifeline) -> socket.socket:
         """The handshake, bounded as a whole: each of its reads would begin the socket's own timeout anew."""
@@ -247,12 +249,13 @@ def _head(target: Target, headers: Mapping[str, str], length: int) -> bytes:
     return b"\r\n".join(lines)
 
 
-def _of_number(host: str, port: int) -> list[Any]:
-    """As `getaddrinfo` of a host that is written as an address; empty where it is a name. gevent asks one of its ten
-    threads, which on a busy event loop takes as long as several requests.
+def _of_number(host: str, port: int) -> list[Address]:
+    """Of a host that is written as an address; empty where it is a name. Here, since a thread that is asked takes as
+    long as several requests on a busy event loop.
     """
     with suppress(socket.gaierror):
-        return list(read_number(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+        found = ask_system(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        return [(family, kind, protocol, address) for family, kind, protocol, _, address in found]
     return []
 
 

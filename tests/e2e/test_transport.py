@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from hermes.types import ANYONE, Endpoint
 from hermes.upstream import response as client
 from hermes.upstream.lifeline import Lifeline
+from hermes.upstream.names import Names
 from hermes.upstream.response import Lost, NotSent, Response, TimedOut
 from hermes.upstream.transport import IDLE_PLAIN_S, Target, Transport
 
 from .gateway import eventually
-from .provider import Provider
+from .provider import HOST, Provider
 from .replies import Reply, answer, chat, drip, in_pieces, over_and_over, raw, silence
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
@@ -57,17 +61,38 @@ def test_a_whole_answer_gives_its_connection_back(transport: Transport, provider
     assert {call.connection for call in provider.calls} == {1}
 
 
-def test_an_address_is_looked_up_nowhere(
-    transport: Transport, provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thousand look-ups in a crowd would wait for gevent's ten threads."""
+def test_an_address_is_looked_up_nowhere(provider: Provider) -> None:
+    """A thousand look-ups in a crowd would wait for a few threads."""
 
-    def ask_a_thread(*_: object, **__: object) -> None:
+    def ask_a_thread(*_: object, **__: object) -> list[Any]:
         raise AssertionError("looked up")
 
-    monkeypatch.setattr("socket.getaddrinfo", ask_a_thread)
+    with closing(Transport(names=Names(ask_a_thread))) as transport:
+        assert body_of(transport, provider)
 
-    assert body_of(transport, provider)
+
+def test_a_name_is_looked_up_within_the_requests_time(provider: Provider) -> None:
+    """As the system does it, which knows no timeout; and an answer that comes too late is of use to the next one."""
+    speaks = threading.Event()
+
+    def silent_at_first(*_: object, **__: object) -> list[Any]:
+        speaks.wait(20)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, provider.port))]
+
+    named = Endpoint("m@p", "m", *[f"http://provider.example:{provider.port}/v1"] * 2)
+    with closing(Transport(connect_timeout_s=0.2, names=Names(silent_at_first))) as transport:
+
+        def ask() -> bytes:
+            deadline = time.monotonic() + 20
+            return transport.post(
+                named, {}, [b"{}"], allowance=ANYONE, deadline=deadline, lifeline=Lifeline()
+            ).read_all(1_000_000)
+
+        with pytest.raises(NotSent, match="could not be looked up in time"):
+            ask()
+        speaks.set()
+
+        assert ask()
 
 
 def test_a_connection_that_was_closed_meanwhile_is_not_used(transport: Transport, provider: Provider) -> None:
