@@ -239,6 +239,21 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Bill:
+    """What a provider may charge for a call that gave no answer."""
+
+    usage: object = None
+    """As the provider has told it, or None: then the prompt is estimated."""
+
+    text_bytes: int = 0
+    """How much text has come, for that estimate."""
+
+
+ANSWERED: Final = "answered"
+"""An attempt's message where it gave the answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One upstream call, or an endpoint that was skipped (`called` false), as `error.attempts` and the receipt tell
     it.
@@ -252,6 +267,9 @@ class Attempt:
     duration_ms: float = 0.0
     region: str | None = None
     """The endpoint's; None: outside every region."""
+
+    bill: Bill | None = None
+    """None: it was refused or never sent, which costs nothing; or it gave the answer, which is counted by itself."""
 
     def shown(self) -> dict[str, Any]:
         """The four fields of the public error."""

@@ -1,6 +1,8 @@
 """One request's whole life as it is accounted: a record that is filled in on the way and written exactly once.
 
 However a request ends (answered, refused, failed, broken off, left by its caller), leaving the exchange writes its row.
+A row counts the answer and what else providers may charge: each call that was sent and then timed out, broke, or was no
+answer. Such a call counts as the one that a caller left: its prompt and what has come, or what the provider has told.
 What a provider does not say is estimated and marked; what a model costs where nobody knows its price stays unknown.
 """
 
@@ -8,18 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Final, Protocol
 
 from hermes.accounting.prices import format_usd
-from hermes.accounting.tokens import AT_MOST, LIKELY, Measure, PromptSize, usage_from
+from hermes.accounting.tokens import AT_MOST, LIKELY, Measure, PromptSize, sum_of, usage_from
 from hermes.errors import BooksUnreadable, ClientGone, GatewayDisabled, HermesError, ResidencyBlocked, UpstreamFailed
-from hermes.types import Attempt, Decision, Endpoint, Principal, Status, Usage, UsageRecord
+from hermes.types import ANSWERED, Attempt, Decision, Endpoint, Principal, Status, Usage, UsageRecord
 
 PREVIEW_CHARS = 120
 BYTES_PER_TOKEN = 4
-ANSWERED: Final = frozenset({"ok", "interrupted", "client_disconnected"})
+COUNTED: Final = frozenset({"ok", "interrupted", "client_disconnected"})
 
 
 class Prices(Protocol):
@@ -49,6 +51,13 @@ class Exchange:
         self._clock = clock
         self._messages: Sequence[Any] = ()
         self._endpoint: Endpoint | None = None
+        self._is_asked = False
+        """The endpoint turned to is asked, or has answered."""
+
+        self._has_answered = False
+        self._billed: list[tuple[int, Endpoint, Usage]] = []
+        """Calls without an answer: which of the attempts, and what they may cost."""
+
         self._waited_ms = 0.0
         self._size: PromptSize | None = None
         self._prompt_tokens: int | None = None
@@ -131,6 +140,11 @@ class Exchange:
 
     def tried(self, attempt: Attempt) -> None:
         """An upstream call is over, or an endpoint was skipped."""
+        if attempt.bill is not None and self._endpoint is not None:
+            usage = usage_from(attempt.bill.usage) or self._estimated(attempt.bill.text_bytes)
+            self._billed.append((len(self.attempts), self._endpoint, usage))
+        if attempt.called:
+            self._is_asked = self._has_answered = attempt.message == ANSWERED
         self.attempts.append(attempt)
         self.waited(attempt.duration_ms)
 
@@ -140,7 +154,7 @@ class Exchange:
 
     def turned_to(self, endpoint: Endpoint, level: int) -> None:
         """Which endpoint answers (or, on the way, was asked last)."""
-        self._endpoint = endpoint
+        self._endpoint, self._is_asked, self._has_answered = endpoint, True, False
         self.record.endpoint = endpoint.id
         self.record.model = endpoint.model
         self.record.fallback_level = level
@@ -216,20 +230,34 @@ class Exchange:
         if first_content_at is not None:
             record.ttft_ms = round((first_content_at - self._began) * 1000, 3)
         self.overhead_ms()
-        if self._is_bound and status in ANSWERED and self._endpoint is not None:
+        if self._is_bound and status in COUNTED and self._endpoint is not None:
             self._prove(region=self._endpoint.region)
         if len(self.attempts) > 1 or status != "ok" or self._is_bound:
-            record.details = {**record.details, "attempts": [asdict(attempt) for attempt in self.attempts]}
-        if self._endpoint is None or status not in ANSWERED:
-            return None, None
-        return self._count(self._endpoint, usage_from(usage) or self._estimated(content_bytes()))
+            record.details = {**record.details, "attempts": self._shown_attempts()}
+        billed = [(endpoint, usage) for _, endpoint, usage in self._billed]
+        if self._endpoint is not None and (self._has_answered or (self._is_asked and status in COUNTED)):
+            billed.append((self._endpoint, usage_from(usage) or self._estimated(content_bytes())))
+        return self._count(billed) if billed else (None, None)
 
-    def _count(self, endpoint: Endpoint, usage: Usage) -> tuple[Usage, int | None]:
+    def _shown_attempts(self) -> list[dict[str, Any]]:
+        """For the receipt: each attempt, and the tokens of one that has cost something without an answer."""
+        shown = [asdict(replace(attempt, bill=None)) for attempt in self.attempts]
+        for attempt in shown:
+            del attempt["bill"]
+        for position, _, usage in self._billed:
+            shown[position]["billed_tokens"] = usage.total_tokens
+        return shown
+
+    def _count(self, billed: Sequence[tuple[Endpoint, Usage]]) -> tuple[Usage, int | None]:
+        """Of several calls all tokens, and the cost of those whose price is known; None where none is."""
         record = self.record
+        usage = sum_of([usage for _, usage in billed])
         record.prompt_tokens, record.completion_tokens = usage.prompt_tokens, usage.completion_tokens
         record.total_tokens, record.cached_tokens = usage.total_tokens, usage.cached_tokens
         record.reasoning_tokens, record.usage_estimated = usage.reasoning_tokens, usage.estimated
-        cost = self._prices.cost_nanousd(endpoint, usage)
+        costs = [self._prices.cost_nanousd(endpoint, used) for endpoint, used in billed]
+        known = [cost for cost in costs if cost is not None]
+        cost = sum(known) if known else None
         record.estimated_cost_usd = None if cost is None else format_usd(cost)
         return usage, cost
 

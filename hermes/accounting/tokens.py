@@ -324,6 +324,18 @@ def usage_from(payload: object) -> Usage | None:
     return Usage(prompt, completion, total, min(cached, prompt), min(reasoning, completion))
 
 
+def sum_of(usages: Sequence[Usage]) -> Usage:
+    """What several calls have used; estimated if a part of it is."""
+    return Usage(
+        sum([usage.prompt_tokens for usage in usages]),
+        sum([usage.completion_tokens for usage in usages]),
+        sum([usage.total_tokens for usage in usages]),
+        sum([usage.cached_tokens for usage in usages]),
+        sum([usage.reasoning_tokens for usage in usages]),
+        estimated=any(usage.estimated for usage in usages),
+    )
+
+
 def _likely_tokens(text: str) -> int:
     text_bytes = _utf8_bytes(text)
     # Splitting costs ten times what counting does, and words matter only where they are shorter than three letters.

@@ -4,8 +4,8 @@ Periods begin and end with an hour almost everywhere, so the sums of `rollups.py
 Where a timezone is off by half an hour, and while rows from before an upgrade are not in the sums yet, the rows
 themselves are added up.
 
-A row counts when tokens were counted for it, so refusals and failures do not; one whose price is unknown counts nothing
-but its tokens. Both ways add up in the same manner, that of `rollups.SUMS`.
+A row counts when tokens were counted for it, so refusals and failures that have cost nothing do not; one whose price is
+unknown counts nothing but its tokens. Both ways add up in the same manner, that of `rollups.SUMS`.
 
 Rows that are still in the spool are moved to the database before it is asked. Whoever asks waits for two seconds at
 most, whatever the database does, and not at all while it is known to be away.

@@ -19,7 +19,6 @@ from hermes.upstream.call import Caller
 from hermes.upstream.keyring import Keyring
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.outcome import Kind
-from hermes.upstream.reading import read
 from hermes.upstream.response import Lost, TimedOut
 
 MOST_BYTES = 1024 * 1024
@@ -93,11 +92,12 @@ class Alone:
             if failed.kind is Kind.OPTIONS_REFUSED and endpoint.id not in self._without_options:
                 self._without_options.add(endpoint.id)
                 raise NotAsked("unfit") from None
+            bill = failed.bill()
             return Heard(
-                usage=_usage_beside(failed.body),
+                usage=bill.usage if bill is not None else None,
                 latency_ms=self._since(began),
                 error=failed.message,
-                is_billed=_may_be_billed(failed),
+                is_billed=bill is not None,
             )
 
     def _key(self, endpoint: Endpoint) -> ProviderKey | None:
@@ -144,16 +144,3 @@ class Alone:
 
     def _since(self, began: float) -> float:
         return (self._clock() - began) * 1000
-
-
-def _may_be_billed(failed: CallFailed) -> bool:
-    """A refusal is free, and so is what was never sent; what went silent, or was no completion, may have been made."""
-    if failed.kind is Kind.NOT_SENT:
-        return False
-    return failed.status is None or 200 <= failed.status < 300
-
-
-def _usage_beside(body: bytes) -> object:
-    """The usage that a body tells which is no completion."""
-    whole = read(body) if body else None
-    return whole.get("usage") if isinstance(whole, dict) else None

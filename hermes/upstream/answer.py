@@ -9,11 +9,12 @@ from types import TracebackType
 from hermes.chatrequest import ChatRequest
 from hermes.embeddingrequest import EmbeddingRequest
 from hermes.policy import Policy
-from hermes.types import Allowance, Attempt, Cascade, Endpoint
+from hermes.types import Allowance, Attempt, Bill, Cascade, Endpoint
 from hermes.upstream.breaker import Permit
 from hermes.upstream.eventstream import EventStream
 from hermes.upstream.lifeline import Lifeline
 from hermes.upstream.outcome import Kind
+from hermes.upstream.reading import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,31 @@ class CallFailed(Exception):
         *,
         wait_s: float | None = None,
         body: bytes = b"",
+        usage: object = None,
+        text_bytes: int = 0,
     ) -> None:
+        """
+        Args:
+            usage: what the provider has told before the call failed; the body's counts where it holds one.
+            text_bytes: how much text had come by then.
+        """
         super().__init__(message)
         self.kind = kind
         self.status = status
         self.message = message
         self.wait_s = wait_s
         self.body = body
+        self._usage = usage
+        self._text_bytes = text_bytes
+
+    def bill(self) -> Bill | None:
+        """What the provider may charge. A refusal is free, and so is what was never sent; what went silent, or was no
+        completion, may have been made.
+        """
+        if self.kind is Kind.NOT_SENT or (self.status is not None and not 200 <= self.status < 300):
+            return None
+        said = read(self.body) if self.body else None
+        if not isinstance(said, dict):
+            return Bill(self._usage, self._text_bytes)
+        usage = said.get("usage") or self._usage
+        return None if said.get("error") and not usage else Bill(usage, self._text_bytes)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hermes.chatrequest import ChatRequest
 from hermes.turns import Turn
 from hermes.types import Endpoint, ProviderKey
 from hermes.upstream.answer import Answer, Ask, CallFailed
@@ -32,9 +33,20 @@ class Caller:
         self._clock = clock
 
     def answer(
-        self, ask: Ask, level: int, endpoint: Endpoint, permit: Permit, key: ProviderKey | None, *, ask_usage: bool
+        self,
+        ask: Ask,
+        level: int,
+        endpoint: Endpoint,
+        permit: Permit,
+        key: ProviderKey | None,
+        *,
+        ask_usage: bool,
+        sent: Callable[[], None] = lambda: None,
     ) -> Answer:
         """One call's answer.
+
+        Args:
+            sent: is called when the provider has the request: from then on it may be charged.
 
         Raises:
             CallFailed: there is none, and why.
@@ -52,48 +64,63 @@ class Caller:
                 route=request.route,
                 deadline=deadline,
                 lifeline=ask.lifeline,
+                sent=sent,
             )
         except NotSent as error:
             raise CallFailed(Kind.NOT_SENT, None, str(error)) from None
-        except Lost as error:
-            raise CallFailed(Kind.UNWELL, None, str(error)) from None
-        except TimedOut as error:
-            raise self._timed_out(error, endpoint, began, None) from None
+        except (Lost, TimedOut) as error:
+            raise self._broken(error, endpoint, began, None) from None
+        stream: EventStream | None = None
         try:
-            return self._read(ask, level, endpoint, permit, response)
+            if ask.request.stream and response.status == 200:
+                stream = self._stream(ask, response)
+            return self._read(ask, level, endpoint, permit, response, stream)
         except BaseException as error:
             response.release()
-            if isinstance(error, Lost):
-                raise CallFailed(Kind.UNWELL, response.status, str(error)) from None
-            if isinstance(error, TimedOut):
-                raise self._timed_out(error, endpoint, began, response.status) from None
+            if isinstance(error, Lost | TimedOut):
+                raise self._broken(error, endpoint, began, response.status, *_come(ask, response, stream)) from None
             raise
 
-    def _timed_out(self, error: TimedOut, endpoint: Endpoint, began: float, status: int | None) -> CallFailed:
-        """Only an endpoint that had its whole time is to blame: a caller in a hurry must not open circuits."""
+    def _broken(
+        self,
+        error: Lost | TimedOut,
+        endpoint: Endpoint,
+        began: float,
+        status: int | None,
+        usage: object = None,
+        text_bytes: int = 0,
+    ) -> CallFailed:
+        """Of what was not in time, only an endpoint that had its whole time is to blame: a caller in a hurry must not
+        open circuits.
+        """
         had_its_time = self._clock() - began >= endpoint.timeout_s - TIMER_SLACK_S
-        return CallFailed(Kind.UNWELL if had_its_time else Kind.TIME_UP, status, str(error))
+        kind = Kind.TIME_UP if isinstance(error, TimedOut) and not had_its_time else Kind.UNWELL
+        return CallFailed(kind, status, str(error), usage=usage, text_bytes=text_bytes)
 
-    def _read(self, ask: Ask, level: int, endpoint: Endpoint, permit: Permit, response: Response) -> Answer:
-        if response.status != 200:
-            raise self._refusal(ask, endpoint, response)
-        if not ask.request.stream:
-            body = response.read_all(MAX_ANSWER_BYTES)
-            usage = _usage_of_answer(body, ask.request.is_answer)
-            return Answer(endpoint, level, permit, body=body, usage=usage)
+    def _stream(self, ask: Ask, response: Response) -> EventStream:
         if not _is_event_stream(response.headers.get("content-type", "")):
             raise _not_an_answer(response.read_all(MAX_ERROR_BYTES), "the provider answered with no event stream")
-        stream = EventStream(
+        return EventStream(
             response,
             idle_timeout_s=ask.policy.streaming.idle_timeout_s,
             wants_usage=ask.request.wants_usage,
             choices=ask.request.choices(),
             clock=self._clock,
         )
+
+    def _read(
+        self, ask: Ask, level: int, endpoint: Endpoint, permit: Permit, response: Response, stream: EventStream | None
+    ) -> Answer:
+        if response.status != 200:
+            raise self._refusal(ask, endpoint, response)
+        if stream is None:
+            body = response.read_all(MAX_ANSWER_BYTES)
+            usage = _usage_of_answer(body, ask.request.is_answer)
+            return Answer(endpoint, level, permit, body=body, usage=usage)
         try:
             held = stream.open()
         except NotAnAnswer as error:
-            raise _not_an_answer(error.body, str(error)) from None
+            raise _not_an_answer(error.body, str(error), stream.usage) from None
         return Answer(endpoint, level, permit, stream=stream, held=held)
 
     def _refusal(self, ask: Ask, endpoint: Endpoint, response: Response) -> CallFailed:
@@ -142,5 +169,12 @@ def _usage_of_answer(body: bytes, is_answer: Callable[[Any], bool]) -> object:
     return whole.get("usage")
 
 
-def _not_an_answer(body: bytes, message: str) -> CallFailed:
-    return CallFailed(Kind.UNWELL, 200, message, body=body)
+def _not_an_answer(body: bytes, message: str, usage: object = None) -> CallFailed:
+    return CallFailed(Kind.UNWELL, 200, message, body=body, usage=usage)
+
+
+def _come(ask: Ask, response: Response, stream: EventStream | None) -> tuple[object, int]:
+    """What a provider had told of the usage, and how many bytes of text it had sent, when its answer broke off."""
+    if stream is not None:
+        return stream.usage, stream.content_bytes
+    return None, response.body_bytes if isinstance(ask.request, ChatRequest) else 0  # vectors are no text

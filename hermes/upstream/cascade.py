@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from hermes.errors import CircuitsOpen, DeadlineExceeded, ResidencyBlocked, UpstreamFailed
-from hermes.types import Allowance, Attempt, Endpoint, ProviderKey
+from hermes.types import ANSWERED, Allowance, Attempt, Bill, Endpoint, ProviderKey
 from hermes.upstream.answer import Answer, Ask, CallFailed
 from hermes.upstream.breaker import Breakers, Permit
 from hermes.upstream.call import Caller
@@ -203,14 +203,20 @@ class _Descent:
         began = self._up._clock()
         status: int | None = None
         message = "the caller hung up"
+        bill: Bill | None = None  # for whoever leaves, or whatever ends the waiting, once the request is sent
+
+        def sent() -> None:
+            nonlocal bill
+            bill = Bill()
+
         try:
-            answer = self._up._caller.answer(self._ask, level, endpoint, permit, key, ask_usage=ask_usage)
-            status, message = answer.status, "answered"
+            answer = self._up._caller.answer(self._ask, level, endpoint, permit, key, ask_usage=ask_usage, sent=sent)
+            status, message, bill = answer.status, ANSWERED, None
         except CallFailed as failed:
-            status, message = failed.status, failed.message
+            status, message, bill = failed.status, failed.message, failed.bill()
             raise
         finally:
-            self._record(endpoint, status, message, duration_ms=(self._up._clock() - began) * 1000)
+            self._record(endpoint, status, message, duration_ms=(self._up._clock() - began) * 1000, bill=bill)
         return answer
 
     # -- bookkeeping --------------------------------------------------------------------------------------
@@ -234,9 +240,17 @@ class _Descent:
         return "skipped: the call limit is reached" if self._calls >= MAX_CALLS else ""
 
     def _record(
-        self, endpoint: Endpoint, status: int | None, message: str, *, called: bool = True, duration_ms: float = 0.0
+        self,
+        endpoint: Endpoint,
+        status: int | None,
+        message: str,
+        *,
+        called: bool = True,
+        duration_ms: float = 0.0,
+        bill: Bill | None = None,
     ) -> None:
-        attempt = Attempt(endpoint.id, endpoint.model, status, message, called, round(duration_ms, 3), endpoint.region)
+        took_ms, region = round(duration_ms, 3), endpoint.region
+        attempt = Attempt(endpoint.id, endpoint.model, status, message, called, took_ms, region, bill)
         self._attempts.append(attempt)
         self._ask.record(attempt)
 

@@ -54,8 +54,8 @@ class Response:
 
     __slots__ = (
         "_chunked", "_clock", "_complete", "_deadline", "_failure", "_head_bytes", "_head_done", "_in_a_row",
-        "_interim", "_keep", "_length_known", "_lifeline", "_parser", "_ready", "_sock", "_unpack", "headers",
-        "received", "status",
+        "_interim", "_keep", "_length_known", "_lifeline", "_parser", "_ready", "_sock", "_unpack", "body_bytes",
+        "headers", "received", "status",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +73,9 @@ class Response:
         self.received = 0
         """Bytes from the wire so far."""
 
+        self.body_bytes = 0
+        """Of the body; as it came, if it is packed."""
+
         self._sock: socket.socket | None = sock
         self._deadline = deadline
         self._lifeline = lifeline
@@ -88,9 +91,11 @@ class Response:
 
     # -- sending and the head -----------------------------------------------------------------------------
 
-    def begin(self, head: bytes, body: Sequence[bytes]) -> None:
-        """Sends the request and reads the answer's head."""
+    def begin(self, head: bytes, body: Sequence[bytes], sent: Callable[[], None]) -> None:
+        """Sends the request, tells `sent` when the whole of it is on its way, and reads the answer's head."""
         unsent = self._send(head, body)
+        if not unsent:
+            sent()
         try:
             while not self._head_done:
                 self._receive(None)
@@ -196,6 +201,7 @@ class Response:
 
     def on_body(self, data: bytes) -> None:
         if not self._complete:
+            self.body_bytes += len(data)
             self._ready.append(data)
 
     def on_message_complete(self) -> None:

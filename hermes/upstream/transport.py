@@ -103,12 +103,14 @@ class Transport:
         route: str = "/chat/completions",
         deadline: float,
         lifeline: Lifeline,
+        sent: Callable[[], None] = lambda: None,
     ) -> Response:
         """One POST of JSON to the endpoint's base URL + `route`; returns as soon as the answer's head is in.
 
         Args:
             allowance: who may see what the body holds.
             deadline: a moment of the clock at which this attempt is over, its answer's body included.
+            sent: is called as soon as the whole request is on its way.
 
         Raises:
             NotSent, Lost, TimedOut: see there.
@@ -124,7 +126,7 @@ class Transport:
         sock = self._pooled(place) or self._connect(target, deadline, lifeline)
         response = Response(sock, deadline, lifeline, self._clock, lambda: self._keep(place, sock))
         try:
-            response.begin(head, body)
+            response.begin(head, body, sent)
         except BaseException:  # whatever interrupts it, a connection in the middle of an answer is of no use to anyone
             response.close()
             raise

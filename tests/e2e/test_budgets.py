@@ -340,3 +340,76 @@ def status_of(world: World, user: str) -> int:
 
 
 assert PRICE == {"input_per_mtok": 1.0, "output_per_mtok": 2.0}, "the figures above are made of these"
+
+
+LONG = "word " * 2000
+TOLD = {"prompt_tokens": 4000, "completion_tokens": 50, "total_tokens": 4050}
+ROLE = replies.chunk({"role": "assistant", "content": ""})
+CUT = b"HTTP/1.1 200 Said\r\nContent-Length: 5000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "least", "most"),
+    [
+        pytest.param(replies.silence(), {}, 2000, 3000, id="out of time"),
+        pytest.param(replies.silence(), {"stream": True}, 2000, 3000, id="out of time, a stream"),
+        pytest.param(replies.raw(CUT + b"x" * 4000), {}, 3000, 4000, id="cut off"),
+        pytest.param(replies.raw(), {}, 2000, 3000, id="no answer"),
+        pytest.param(
+            replies.answer(200, {"choices": [], "usage": TOLD}), {}, 4050, 4050, id="nothing in it, with usage"
+        ),
+        pytest.param(replies.answer(200, "hello"), {}, 2000, 3000, id="not JSON"),
+        pytest.param(
+            replies.sse(ROLE + replies.usage_chunk(TOLD)), {"stream": True}, 4050, 4050, id="a stream with usage alone"
+        ),
+        pytest.param(replies.error(500), {}, None, None, id="an error"),
+        pytest.param(replies.answer(200, {"error": {"message": "no"}}), {}, None, None, id="an error in a 200"),
+        pytest.param(replies.error(400), {}, None, None, id="a refusal"),
+    ],
+)
+def test_what_a_provider_may_charge_counts_without_an_answer_too(
+    world: World, said: Reply, asked: dict[str, Any], least: int | None, most: int | None
+) -> None:
+    user = new_user()
+    put_budget(world, id=user, limit_usd=1)
+    world.lone.script(said)
+
+    answer = world.gateway.chat(LONG, tier="complex", user=user, headers={"X-Request-Timeout": "1"}, **asked)
+
+    assert answer.status != 200
+    row = world.gateway.row(answer)
+    assert row["status"] == "error"
+    shown = eventually(
+        lambda: figures(world, "user", user), lambda shown: shown["spent_tokens"] == (row["total_tokens"] or 0)
+    )
+    assert shown["spent_tokens"] == (row["total_tokens"] or 0)
+    assert shown["spent_requests"] == (0 if least is None else 1)
+    if least is None or most is None:
+        assert (row["total_tokens"], row["estimated_cost_usd"]) == (None, None)
+    else:
+        assert least <= row["total_tokens"] <= most
+        assert row["estimated_cost_usd"] > 0
+
+
+def test_callers_in_a_hurry_do_not_spend_without_end(world: World) -> None:
+    user = new_user()
+    put_budget(world, id=user, limit_usd=0.006)  # of two such prompts and a half
+    world.lone.script(replies.silence())
+
+    answers = [
+        world.gateway.chat(LONG, tier="complex", user=user, max_tokens=1, headers={"X-Request-Timeout": "0.3"})
+        for _ in range(6)
+    ]
+
+    assert Counter(answer.status for answer in answers) == {504: 3, 429: 3}
+
+
+def test_a_fallback_does_not_make_the_first_call_free(world: World) -> None:
+    world.primary.script(replies.answer(200, {"choices": [], "usage": TOLD}))
+    world.fallback.script(replies.chat())
+
+    answer = world.gateway.chat(LONG)
+
+    row = world.gateway.row(answer)
+    assert (answer.status, row["status"], row["fallback_level"]) == (200, "ok", 1)
+    assert (row["total_tokens"], row["usage_estimated"]) == (4050 + 18, False)

@@ -80,6 +80,9 @@ def test_a_stream_that_broke_off_tells_how_much_has_come() -> None:
         pytest.param(CallFailed(Kind.UNWELL, None, "no answer in time"), True, id="no answer in time"),
         pytest.param(CallFailed(Kind.UNWELL, 200, "cut off"), True, id="cut off"),
         pytest.param(CallFailed(Kind.UNWELL, 204, "no completion"), True, id="no content"),
+        pytest.param(
+            CallFailed(Kind.UNWELL, 200, "an error", body=b'{"error":{"code":1}}'), False, id="an error in a 200"
+        ),
     ],
 )
 def test_a_call_without_an_answer_is_free_only_where_it_was_refused_or_never_sent(

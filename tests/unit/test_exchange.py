@@ -6,12 +6,17 @@ import pytest
 
 from hermes.accounting.exchange import Exchange, preview_of
 from hermes.errors import ClientGone, InvalidRequest, UpstreamFailed
-from hermes.types import Attempt, Decision, Endpoint, Principal, Usage, UsageRecord
+from hermes.types import Attempt, Bill, Decision, Endpoint, Principal, Status, Usage, UsageRecord
 
 ENDPOINT = Endpoint("m@host/v1", "m", "https://host/v1", "https://host/v1")
 MESSAGES = [{"role": "user", "content": "one two three four"}]
 CALLED = Attempt("m@host/v1", "m", 200, "answered", duration_ms=40.0)
 SKIPPED = Attempt("n@host/v1", "n", None, "skipped", called=False)
+
+
+LOST = Attempt("m@host/v1", "m", None, "no answer in time", bill=Bill())
+TOLD = Attempt("m@host/v1", "m", 200, "no completion", bill=Bill({"prompt_tokens": 30, "completion_tokens": 2}))
+REFUSED = Attempt("m@host/v1", "m", 500, "the provider answered 500")
 
 
 class FixedPrices:
@@ -123,6 +128,59 @@ def test_a_caller_who_leaves_before_the_answer_has_used_the_prompt(bench: Bench)
     assert bench.row.completion_tokens == 0
     assert bench.row.usage_estimated
     assert bench.row.attempts == 1
+
+
+def test_a_call_that_was_paid_for_counts_beside_the_answer(bench: Bench) -> None:
+    bench.asked()
+    for attempt in (LOST, REFUSED, TOLD, CALLED):
+        bench.exchange.turned_to(ENDPOINT, 0)
+        bench.exchange.tried(attempt)
+    prompt = bench.exchange.prompt_tokens()
+
+    bench.exchange.settle("ok", usage={"prompt_tokens": 10, "completion_tokens": 5})
+
+    row = bench.row
+    assert (row.prompt_tokens, row.completion_tokens, row.total_tokens) == (prompt + 40, 7, prompt + 47)
+    assert row.usage_estimated
+    assert row.estimated_cost_usd == f"0.0000{prompt + 54}"
+    assert [attempt.get("billed_tokens") for attempt in row.details["attempts"]] == [prompt, None, 32, None]
+
+
+def test_calls_that_were_paid_for_count_where_nobody_answered(bench: Bench) -> None:
+    bench.asked()
+    bench.exchange.turned_to(ENDPOINT, 0)
+    bench.exchange.tried(LOST)
+    bench.exchange.turned_to(Endpoint("x@host/v1", "x", "https://host/v1", "https://host/v1"), 1)
+    bench.exchange.tried(TOLD)
+
+    with pytest.raises(UpstreamFailed), bench.exchange:
+        raise UpstreamFailed("none", [LOST, TOLD], retry_after_s=1)
+
+    prompt = bench.exchange.prompt_tokens()
+    assert (bench.row.status, bench.row.total_tokens) == ("error", prompt + 32)
+    assert bench.row.estimated_cost_usd is not None, "the price of one of them is known"
+
+
+@pytest.mark.parametrize("status", ["error", "client_disconnected"])
+def test_a_refusal_costs_nothing_however_the_request_ends(bench: Bench, status: Status) -> None:
+    bench.asked()
+    bench.exchange.turned_to(ENDPOINT, 0)
+    bench.exchange.tried(REFUSED)
+
+    bench.exchange.settle(status)
+
+    assert (bench.row.total_tokens, bench.row.estimated_cost_usd) == (None, None)
+
+
+def test_an_answer_that_is_lost_by_a_fault_of_ours_counts(bench: Bench) -> None:
+    bench.asked()
+    bench.exchange.turned_to(ENDPOINT, 0)
+    bench.exchange.tried(CALLED)
+
+    with pytest.raises(ZeroDivisionError), bench.exchange:
+        raise ZeroDivisionError
+
+    assert (bench.row.status, bench.row.total_tokens) == ("error", bench.exchange.prompt_tokens())
 
 
 def test_what_is_settled_is_not_settled_again(bench: Bench) -> None:

@@ -151,7 +151,17 @@ RECEIPT: Final = fields(
     {
         "row": ref("UsageRow"),
         "decision": said(some(TEXT), "Step by step, in sentences."),
-        "attempts": some(fields({**ATTEMPT, "called": FLAG, "duration_ms": maybe(NUMBER), "region?": maybe(TEXT)})),
+        "attempts": some(
+            fields(
+                {
+                    **ATTEMPT,
+                    "called": FLAG,
+                    "duration_ms": maybe(NUMBER),
+                    "region?": maybe(TEXT),
+                    "billed_tokens?": NUMBER,
+                }
+            )
+        ),
         "residency": said(maybe(RESIDENCY), "What residency rules said of the request; null where none was for it."),
         "masked": said(
             some(fields({"kind": TEXT, "count": WHOLE, "rule": WHOLE, "why": TEXT})),
