@@ -17,6 +17,7 @@ from hermes.accounting.spool import Spool
 from hermes.admission.auth import Authenticator
 from hermes.admission.books import FILLED_NOUNS, MOVING_S, SEALS, Books
 from hermes.admission.budgets import Budgets
+from hermes.admission.changes import BudgetChanges
 from hermes.admission.crowd import Crowd
 from hermes.admission.editor import DirectoryEditor
 from hermes.admission.keys import KeyDigest, server_secret
@@ -56,6 +57,7 @@ from hermes.settings import ROOT, Settings
 from hermes.state.announcement import Announcement
 from hermes.state.opening import open_store
 from hermes.state.resilient import ResilientStore
+from hermes.state.store import StateStore
 from hermes.storage.backfill import Backfill
 from hermes.storage.classified import ClassifiedRepository
 from hermes.storage.daysums import DaySums
@@ -183,7 +185,8 @@ def build(settings: Settings) -> Hermes:
         switch.is_stopped,
     )
     gateway = Gateway(
-        policies, directories, auth, switch, Quota(store, Limits(), budgets), router, sessions, upstreams,
+        policies, directories, auth, switch, _quota(store, budgets, directories, policies, drain), router,
+        sessions, upstreams,
         Knowing(knowing.grounder, knowing.local_model), compared.shadow,
         _exchanges(prices, ledger, metrics, redactor), events.emit, metrics, redactor,
     )  # fmt: skip
@@ -244,6 +247,14 @@ def build(settings: Settings) -> Hermes:
         demo=demo,
         bound=None if settings.bind else policy.server,
     )
+
+
+def _quota(store: StateStore, budgets: Budgets, directories: DirectoryBox, policies: PolicyBox, drain: Drain) -> Quota:
+    """What grants requests what they may use, and follows the changes of budgets."""
+    changes = BudgetChanges(budgets.books, lambda: drain.flush(FLUSH_WAIT_S))
+    directories.on_swap(changes.directory_is)
+    policies.on_swap(lambda new: changes.timezone_is(new.budgets.timezone))
+    return Quota(store, Limits(), budgets, lambda: (directories.current(), policies.current().budgets))
 
 
 def _exchanges(prices: PriceBook, ledger: Ledger, metrics: Metrics, redactor: Redactor) -> Callable[[Call], Exchange]:

@@ -231,6 +231,21 @@ class Books:
         else:
             self._move(account, key, current, [aside])
 
+    def count(self, account: Account, key: str, used: int) -> None:
+        """Counts what a request has used that has set nothing aside here: it began before this account was in force.
+        Its row is written; so it is added to the filling that is in force, unless the usage log knew of it.
+        """
+        ends_s = self._monotonic() + ENDED_S
+        aside = SetAside(account, key, "", used, ended_s=self._clock(), known_until_s=ends_s)
+        self._remember(aside)
+        current = self._store.get(f"filled:{key}")
+        if current is None:
+            return  # it will be moved to the first one
+        if current != self.filling(key):
+            self._adopt(account, key, current)
+        else:
+            self._move(account, key, current, [aside])
+
     def fill(self, account: Account, key: str, missing: str, patience: Patience = ENDLESS, *, may_guess: bool) -> None:
         """Waits until a counter is filled anew, here or by another process; then it may be claimed again.
 
@@ -275,12 +290,18 @@ class Books:
             if name is not None and name != self.filling(key):
                 self._adopt(account, key, name)
 
-    def distrust(self) -> None:
+    def distrust(self, which: Callable[[str], bool] = lambda _: True, asked_before_s: float = math.inf) -> None:
         """Breaks every seal, so that all counters are filled anew. What a killed process had set aside is in the
         counters and nowhere else; so each process that begins calls this.
+
+        Args:
+            which: tells of an account's key whether it is meant.
+            asked_before_s: only fillings for which the usage log was asked before, in seconds since 1970.
         """
         for key, _ in self._store.items(SEALS):
-            self._store.delete(key)
+            _, filling, account = key.split(":", 2)
+            if _asked_at(filling) < asked_before_s and which(account):
+                self._store.delete(key)
 
     def ttl_s(self, account: Account) -> float:
         """How long a counter of the account lives."""

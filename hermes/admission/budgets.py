@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -82,14 +82,18 @@ class Share:
             self._rise()
         self._ask()
 
+    @property
+    def key(self) -> str:
+        """The account's."""
+        return self._key
+
     def granted(self) -> None:
         """Remembers what is set aside."""
         self._aside = self._budgets.books.granted(self._account, self._key, self._filling, self._amount)
 
     def settle(self, store: StateStore, usage: Usage | None, cost_nanousd: int | None) -> None:
         """Counts what was used instead: an answer without a known price costs nothing, but its tokens count."""
-        spent = Spent() if usage is None else Spent(cost_nanousd or 0, usage.total_tokens, 1)
-        used = spent.of(self._budget.unit)
+        used = spent_of(usage, cost_nanousd).of(self._budget.unit)
         assert self._aside is not None, "it was granted"
         self._budgets.books.settle(self._aside, used)
 
@@ -157,6 +161,29 @@ class Budgets:
             amount = self._amount(budget, policy, estimate)
             shares.append(Share(self, budget, account, amount, patience, may_guess=may_guess))
         return shares
+
+    def count(
+        self,
+        principal: Principal,
+        function_name: str | None,
+        directory: Directory,
+        policy: BudgetsPolicy,
+        began_s: float,
+        known: Collection[str],
+        spent: Spent,
+    ) -> None:
+        """Counts what a request has used on the accounts that came into force while it ran.
+
+        Args:
+            directory, policy: those in force at the request's end.
+            began_s: when the request began, in seconds since 1970: its row is in that moment's period.
+            known: keys of the accounts on which it has set something aside.
+        """
+        for budget, name in self._concerning(principal, function_name, directory):
+            span = self._span(budget.period, policy.timezone)
+            account = Account(budget.scope, name, budget.unit, budget.period, span)
+            if account.key not in known and span.start_s <= began_s < span.end_s:
+                self.books.count(account, account.key, spent.of(budget.unit))
 
     def figures(self, budget: Budget, timezone: str) -> dict[str, Any]:
         """What was spent of a budget in the current period, without what is set aside: for operators.
@@ -248,6 +275,11 @@ class Budgets:
         if budget.unit == "usd":
             return estimate.nanousd(self._prices, policy.unpriced_reserve_nanousd)
         return estimate.usage().total_tokens if budget.unit == "tokens" else 1
+
+
+def spent_of(usage: Usage | None, cost_nanousd: int | None) -> Spent:
+    """What budgets count of a request: nothing where nothing was used."""
+    return Spent() if usage is None else Spent(cost_nanousd or 0, usage.total_tokens, 1)
 
 
 def _is_for_each(budget: Budget) -> bool:

@@ -5,20 +5,21 @@ A request's claims on rates, slots and budgets go to the store together. Where i
 turn to another slot, fill a counter, rise to the next bar; then all are asked for again. Or it refuses the request.
 
 What was granted is a hold. It is settled once, whatever becomes of the request: with what was used, or with nothing.
+Budgets that came into force meanwhile hear of what was used, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
-from hermes.admission.budgets import Budgets, Share
+from hermes.admission.budgets import Budgets, Share, spent_of
 from hermes.admission.claims import ENDLESS, Part, Patience
 from hermes.admission.estimate import Estimate
 from hermes.admission.limits import Limits, headers
-from hermes.directory import Directory
+from hermes.directory import Directory, Spent
 from hermes.errors import BudgetExceeded, HermesError
-from hermes.policy import Policy
+from hermes.policy import BudgetsPolicy, Policy
 from hermes.state.store import StateStore
 from hermes.types import Principal, Usage
 
@@ -28,11 +29,21 @@ Headers = tuple[tuple[str, str], ...]
 class Hold:
     """What a request has been granted, until it is settled."""
 
-    __slots__ = ("_parts", "_store", "downgrade", "headers")
+    __slots__ = ("_count", "_parts", "_store", "downgrade", "headers")
 
     def __init__(
-        self, store: StateStore, parts: Sequence[Part], headers: Headers = (), *, downgrade: bool = False
+        self,
+        store: StateStore,
+        parts: Sequence[Part],
+        headers: Headers = (),
+        *,
+        downgrade: bool = False,
+        count: Callable[[Spent], None] = lambda _: None,
     ) -> None:
+        """
+        Args:
+            count: counts what was used on budgets on which nothing is set aside.
+        """
         self.headers = headers
         """`x-ratelimit-…`, for the answer."""
 
@@ -41,6 +52,7 @@ class Hold:
 
         self._store = store
         self._parts = parts
+        self._count = count
 
     def tell(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """The end of a `with` block or of an ExitStack: a failure's answer says what is left, as every answer does."""
@@ -55,18 +67,31 @@ class Hold:
             cost_nanousd: None: unknown, which costs a budget nothing.
         """
         parts, self._parts = self._parts, ()
+        count, self._count = self._count, _do_nothing
         for part in parts:
             part.settle(self._store, usage, cost_nanousd)
+        if usage is not None:
+            count(spent_of(usage, cost_nanousd))
 
 
 class Quota:
     """Grants holds."""
 
-    def __init__(self, store: StateStore, limits: Limits, budgets: Budgets) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        limits: Limits,
+        budgets: Budgets,
+        in_force: Callable[[], tuple[Directory, BudgetsPolicy]],
+    ) -> None:
+        """
+        Args:
+            in_force: what says at a request's end which budgets there are.
+        """
         self._store = store
         self._limits = limits
         self._budgets = budgets
-        self._free = Hold(store, ())
+        self._in_force = in_force
 
     def reserve(
         self,
@@ -88,21 +113,29 @@ class Quota:
             BooksUnreadable: what was spent cannot be told, and the operator lets nobody pass then.
             DeadlineExceeded: a counter was not filled within the request's time.
         """
+        began_s, shares = self._budgets.clock(), list[Share]()
+
+        def count(spent: Spent) -> None:
+            now, budgets = self._in_force()
+            if now.budgets and (now is not directory or budgets is not policy.budgets):
+                known = [share.key for share in shares]
+                self._budgets.count(principal, function_name, now, budgets, began_s, known, spent)
+
         is_limited = self._limits.concern(principal, policy.limits)
         if not is_limited and not directory.budgets:
-            return self._free
+            return Hold(self._store, (), count=count)
         windows = self._limits.windows(principal, policy.limits, estimate) if is_limited else []
         try:
             shares = self._budgets.shares(principal, function_name, directory, policy.budgets, estimate, patience)
             slots = self._limits.slots(principal, policy.limits, _longest_s(policy)) if is_limited else []
             parts: list[Part] = [*windows, *slots, *shares]
             if not parts:
-                return self._free
+                return Hold(self._store, (), count=count)
             self._grant(parts)
         except HermesError as refusal:
             refusal.headers = headers(windows, self._store)
             raise
-        return Hold(self._store, parts, headers(windows, self._store), downgrade=_downgrades(shares))
+        return Hold(self._store, parts, headers(windows, self._store), downgrade=_downgrades(shares), count=count)
 
     def _grant(self, parts: Sequence[Part]) -> None:
         used_up: dict[Part, BudgetExceeded] = {}
@@ -132,6 +165,10 @@ class Quota:
 def _longest(used_up: Iterable[BudgetExceeded]) -> BudgetExceeded:
     """The one that the caller must wait for; of equals the widest."""
     return max(used_up, key=lambda exceeded: exceeded.retry_after_s or 0.0)
+
+
+def _do_nothing(_: Spent) -> None:
+    """Stands where everything is counted."""
 
 
 def _downgrades(shares: Sequence[Share]) -> bool:

@@ -413,3 +413,66 @@ def test_a_fallback_does_not_make_the_first_call_free(world: World) -> None:
     row = world.gateway.row(answer)
     assert (answer.status, row["status"], row["fallback_level"]) == (200, "ok", 1)
     assert (row["total_tokens"], row["usage_estimated"]) == (4050 + 18, False)
+
+
+# -- budgets that come while requests run -----------------------------------------------------------------
+
+UNDER_WAY = 10
+PATIENT = {"X-Request-Timeout": "20"}
+
+
+def a_budget_comes(world: World, until_known: Callable[[], None]) -> tuple[list[int], dict[str, Any]]:
+    """How requests fare after a budget of half of what is under way has come, and what it says is spent."""
+    user = new_user()
+    world.configure(
+        simple=[world.endpoint(world.primary, timeout_seconds=30)],
+        complex=[world.endpoint(world.lone, timeout_seconds=30)],
+    )
+    until_known()
+    world.primary.script(replies.stream(*["word "] * 40, every_s=0.1))
+    world.lone.script(replies.chat())
+    with ThreadPoolExecutor(UNDER_WAY) as pool:
+        streams = [pool.submit(world.gateway.chat, user=user, stream=True, headers=PATIENT) for _ in range(UNDER_WAY)]
+        assert eventually(lambda: len(world.primary.calls), lambda number: number == UNDER_WAY, 10) == UNDER_WAY
+        put_budget(world, id=user, limit_requests=UNDER_WAY // 2)
+        until_known()
+        filled = world.gateway.chat(user=user, tier="complex", headers=PATIENT)
+        assert [stream.result().status for stream in streams] == [200] * UNDER_WAY
+    answers = [world.gateway.chat(user=user, tier="complex", headers=PATIENT).status for _ in range(6)]
+    world.gateway.usage(UNDER_WAY + 7, user_id=user)
+    return [filled.status, *answers], figures(world, "user", user)
+
+
+def test_a_budget_that_comes_hears_of_requests_under_way(world: World) -> None:
+    answers, shown = a_budget_comes(world, lambda: None)
+
+    assert answers == [200, *[429] * 6]
+    assert shown["spent_requests"] == UNDER_WAY + 1
+
+
+def test_a_budget_that_comes_hears_of_requests_under_way_in_every_worker(many: World) -> None:
+    answers, shown = a_budget_comes(many, many.until_every_worker_knows)
+
+    assert answers == [200, *[429] * 6]
+    assert shown["spent_requests"] == UNDER_WAY + 1
+
+
+def test_a_budget_that_comes_back_knows_what_was_spent_without_it(many: World) -> None:
+    user = new_user()
+    many.primary.script(replies.chat())
+    put_budget(many, id=user, limit_requests=4)
+    many.until_every_worker_knows()
+    assert many.gateway.chat(user=user, headers=PATIENT).status == 200
+    assert many.gateway.admin("DELETE", f"/admin/budgets?scope=user&id={user}&period=month").status == 200
+    many.until_every_worker_knows()
+    assert [many.gateway.chat(user=user, headers=PATIENT).status for _ in range(5)] == [200] * 5
+    put_budget(many, id=user, limit_requests=4)
+
+    refused = eventually(
+        lambda: [many.gateway.chat(user=user, headers=PATIENT).status for _ in range(4)],
+        lambda found: found == [429] * 4,
+        10,
+    )
+
+    assert refused == [429] * 4
+    assert figures(many, "user", user)["spent_requests"] <= 8, "soon"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -41,7 +41,8 @@ class FixedPrices:
 class FakeLog:
     """A usage log in a list. Every question switches greenlets, as a database does."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.rows: list[tuple[float, Mapping[str, str | None], Spent]] = []
         self.questions: list[tuple[str, str]] = []
         self.is_down = False
@@ -52,7 +53,9 @@ class FakeLog:
         gevent.sleep(self.takes_s)
         if self.is_down:
             raise BooksUnreadable("down", retry_after_s=5)
-        return _sum(spent for names, spent in self._within(start, end) if scope == "global" or names[scope] == name)
+        within = self._within(start, end)
+        spent = _sum(spent for names, spent in within if scope == "global" or names[scope] == name)
+        return replace(spent, asked_s=self._clock())
 
     def most(self, scope: BudgetScope, unit: Unit, start: datetime, end: datetime) -> tuple[str, Spent] | None:
         within = list(self._within(start, end))
@@ -104,7 +107,7 @@ class Bench:
         """How far the wall clock of budgets was put forward."""
 
         self.store = store if store is not None else CountingStore(lambda: self.now)
-        self.log = FakeLog()
+        self.log = FakeLog(lambda: self.now + self.ahead)
         self.directory = Directory(budgets=budgets)
         self.policy = Policy(
             {
@@ -122,12 +125,13 @@ class Bench:
             self.log,
             lambda: self.now + self.ahead,
             lambda: self.store_is_away,
+            was_counted=lambda written_s, asked_s: not asked_s or written_s <= asked_s,
             monotonic=lambda: self.now,
         )
         self.store_is_away = False
         self.budgets = Budgets(books, self.store, FixedPrices(), lambda: self.now)
         self.limits = Limits(lambda: self.now, random.Random(1), lambda: self.now)
-        self.quota = Quota(self.store, self.limits, self.budgets)
+        self.quota = Quota(self.store, self.limits, self.budgets, lambda: (self.directory, self.policy.budgets))
 
     def lose_state(self) -> None:
         """The store forgets everything."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import gevent
 import pytest
 
 from hermes.admission import books
+from hermes.admission.changes import BudgetChanges
 from hermes.admission.claims import Patience
-from hermes.directory import EACH, Action, Budget, BudgetScope, Period, Spent
+from hermes.directory import EACH, Action, Budget, BudgetScope, Directory, Period, Spent
 from hermes.errors import BooksUnreadable, BudgetExceeded, ClientGone, DeadlineExceeded, RateLimited
 from hermes.policy import BudgetsPolicy
+from hermes.types import Usage
 from hermes.upstream.lifeline import Lifeline
 from tests.unit.quota_bench import NOON, USD, Bench, a_budget, closed, per_user
 
@@ -833,3 +836,160 @@ def test_figures_of_the_global_budget_are_of_all() -> None:
     bench.finish(bench.ask("ben"), tokens=12, user="ben")
 
     assert bench.budgets.figures(Budget("global", "", "day", "tokens", 1), "UTC")["spent_tokens"] == 42
+
+
+# -- budgets that change while requests run ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param((), a_budget(150), id="the first budget"),
+        pytest.param((a_budget(150, "requests"),), a_budget(150), id="another unit"),
+        pytest.param((a_budget(150, name="bert"),), a_budget(150, name=EACH), id="another name"),
+        pytest.param((a_budget(150, scope="global", name=""),), a_budget(150), id="another scope"),
+    ],
+)
+def test_a_budget_that_comes_hears_of_requests_under_way(before: tuple[Budget, ...], after: Budget) -> None:
+    bench = Bench(*before)
+    first = bench.ask()
+    bench.directory = Directory(budgets=(after,))
+    bench.ask(max_tokens=10)
+    assert bench.counter("tokens", "user", "anna") == 20
+
+    bench.now += 1
+    bench.finish(first, tokens=130)
+
+    assert bench.counter("tokens", "user", "anna") == 150
+    refusal(bench)
+
+
+def test_a_budget_of_another_timezone_hears_of_requests_under_way() -> None:
+    bench = Bench(a_budget(150))
+    first = bench.ask()
+    bench.policy = replace(bench.policy, budgets=BudgetsPolicy(timezone="Asia/Tokyo"))
+    bench.ask(max_tokens=10)
+
+    bench.now += 1
+    bench.finish(first, tokens=130)
+
+    refusal(bench)
+
+
+def test_what_is_in_the_usage_log_by_then_is_not_counted_again() -> None:
+    bench = Bench()
+    first, second = bench.ask(), bench.ask()
+    bench.directory = Directory(budgets=(a_budget(1000),))
+
+    bench.finish(first, tokens=30)
+    bench.now += 1
+    bench.ask()  # fills the counter
+    bench.now += 1
+    bench.finish(second, tokens=40)
+    bench.finish(second, tokens=0)
+
+    assert bench.counter("tokens", "user", "anna") == 30 + 100 + 40
+
+
+def test_a_row_that_the_filling_has_missed_is_added_to_it() -> None:
+    bench = Bench()
+    first = bench.ask()
+    bench.directory = Directory(budgets=(a_budget(1000),))
+    bench.budgets.books._was_counted = lambda _written_s, _asked_s: False
+    first.settle(Usage(10, 20, 30), 30_000)  # its row is in the spool yet
+
+    bench.ask()
+
+    assert bench.counter("tokens", "user", "anna") == 30 + 100
+
+
+def test_a_budget_whose_limit_changes_counts_once() -> None:
+    bench = Bench(a_budget(1000))
+    first = bench.ask()
+    bench.directory = Directory(budgets=(a_budget(2000),))
+
+    bench.finish(first, tokens=30)
+
+    assert bench.counter("tokens", "user", "anna") == 30
+
+
+def test_a_new_budget_hears_nothing_of_yesterday() -> None:
+    bench = Bench()
+    first = bench.ask()
+    bench.directory = Directory(budgets=(a_budget(1000),))
+    began, bench.now = bench.now, bench.now + UNTIL_MIDNIGHT_S + 1
+    bench.ask()
+
+    bench.finish(first, tokens=30, began=began)
+
+    assert bench.counter("tokens", "user", "anna") == 100
+
+
+@pytest.mark.parametrize("name", ["anna", EACH])
+def test_a_budget_that_comes_back_is_filled_from_the_usage_log(name: str) -> None:
+    bench = Bench(a_budget(1000, name=name), a_budget(1000, scope="global", name=""))
+    flushed: list[bool] = []
+
+    def flush() -> bool:
+        flushed.append(bool(flushed))
+        return flushed[-1]
+
+    changes = BudgetChanges(bench.budgets.books, flush, lambda: bench.now, late_s=0)
+
+    def put(*budgets: Budget) -> None:
+        bench.directory = Directory(budgets=budgets)
+        changes.directory_is(bench.directory)
+
+    put(*bench.directory.budgets)
+    bench.finish(bench.ask(), tokens=30)
+    put(a_budget(1000, scope="global", name=""))
+    bench.finish(bench.ask(), tokens=500)
+    questions = len(bench.log.questions)
+    bench.now += 1
+    put(a_budget(1000, name=name), a_budget(1000, scope="global", name=""))
+    assert not flushed, "nothing waits for it"
+    changes._filling.join(5)  # type: ignore[union-attr]
+
+    bench.ask()
+
+    assert flushed == [False, True], "until the rows are there"
+    assert bench.counter("tokens", "user", "anna") == 30 + 500 + 100
+    assert len(bench.log.questions) == questions + 1, "the other budget is as it was"
+
+
+def test_another_timezone_fills_every_counter_anew() -> None:
+    bench = Bench(a_budget(1000))
+    changes = BudgetChanges(bench.budgets.books, lambda: True, lambda: bench.now, late_s=0)
+    changes.timezone_is("UTC")
+    bench.finish(bench.ask(), tokens=30)
+    bench.log.rows.append((NOON, {"user": "anna", "key": None, "function": None}, Spent(0, 500, 1)))
+
+    bench.now += 1
+    changes.timezone_is("UTC")
+    assert changes._filling is None
+    changes.timezone_is("Asia/Tokyo")
+    assert changes._filling is not None
+    changes._filling.join(5)
+    bench.ask()
+
+    assert bench.counter("tokens", "user", "anna") == 30 + 500 + 100
+
+
+def test_a_counter_that_was_being_filled_when_a_budget_came_is_filled_again() -> None:
+    bench = Bench()
+    changes = BudgetChanges(bench.budgets.books, lambda: True, lambda: bench.now + 1, late_s=0.05)
+    changes.directory_is(bench.directory)
+    bench.directory = Directory(budgets=(a_budget(1000),))
+    bench.log.takes_s = 0.02
+    asking = gevent.spawn(bench.ask)
+    gevent.sleep(0)
+
+    changes.directory_is(bench.directory)  # while the usage log is asked
+    asking.get(timeout=5)
+    bench.log.rows.append((NOON, {"user": "anna", "key": None, "function": None}, Spent(0, 500, 1)))
+    with gevent.Timeout(5):
+        while bench.store.items("seal"):
+            gevent.sleep(0.01)
+    bench.ask()
+
+    assert bench.counter("tokens", "user", "anna") == 500 + 200
