@@ -71,6 +71,7 @@ DEGRADED = "degraded: "
 """How readiness begins to tell of what is amiss, but keeps nobody from being served."""
 
 DATABASE_AWAY = f"{DEGRADED}the database cannot be used, usage rows wait in the spool and nothing can be changed"
+ROWS_REFUSED = "the database refuses usage rows, which wait in the spool; the log says why"
 STATE_AWAY = f"{DEGRADED}the shared state is away, this worker goes on with its own"
 BUDGETS_SHOWN_MAX = 50
 """How many budgets, the first ones, have a metric."""
@@ -282,10 +283,11 @@ class Hermes:
         policy = self.policies.current()
         endpoints = list(policy.endpoints().values())
         all_open = self.breakers.open_count(endpoints, policy.breaker) == len(endpoints)
+        database = self._database_state()
         return {
-            "database": self._database_state(),
+            "database": database,
             "state": "ok" if self._is_state_up() else STATE_AWAY,
-            "spool": "ok" if self.spool.trouble is None else f"{DEGRADED}{self.spool.trouble}",
+            "spool": self._spool_state(database),
             "endpoints": "every circuit is open" if all_open else "ok",
             "drain": "the process is ending" if self.is_draining else "ok",
         }
@@ -319,6 +321,13 @@ class Hermes:
         log.info("Configuration loaded from %s", policy.source)
         warn(policy, self.settings)
         return policy
+
+    def _spool_state(self, database: str) -> str:
+        if self.spool.trouble is not None:
+            return f"{DEGRADED}{self.spool.trouble}"
+        if database == "ok" and self.drain.last_error is not None:  # its text may name what is nobody else's business
+            return f"{DEGRADED}{ROWS_REFUSED}"
+        return "ok"
 
     def _database_state(self) -> str:
         try:

@@ -51,6 +51,8 @@ def configure(level: str, fmt: str, redactor: Redactor, stream: TextIO | None = 
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.NOTSET)
+    # What it warns of when a statement has failed in a pipeline is raised as well, and told once by whoever meets it.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
     logging.captureWarnings(True)
     _collect_only_what_is_shown(is_json=fmt.lower() == "json")
 

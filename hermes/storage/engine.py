@@ -32,6 +32,8 @@ SQLITE_PRAGMAS = {
 POSTGRES_OPTIONS: dict[str, Any] = {
     "connect_timeout": 5,
     "application_name": "hermes",
+    # Whatever PGCLIENTENCODING says: what the database cannot hold is then its refusal of one row, not an error here.
+    "client_encoding": "UTF8",
     # A server that has vanished without a word is given up after half a minute instead of a quarter of an hour.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -39,6 +41,9 @@ POSTGRES_OPTIONS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 
+
+ENCODINGS = ("UTF8", "SQL_ASCII")
+"""In which Postgres takes any text; the second keeps the bytes as they are."""
 
 LOST_STATES = ("08", "57P", "53300")
 """What Postgres says, in SQLSTATE's beginnings, when it has no (further) connection for us: lost, ending or starting,
@@ -65,6 +70,19 @@ def pooled_postgres(url: str) -> Any:
     return PooledPostgresqlDatabase(
         _whole(url), prefer_psycopg3=True, max_connections=10, timeout=5, stale_timeout=300, **POSTGRES_OPTIONS
     )
+
+
+def check_encoding(real: Any) -> None:
+    """
+    Raises:
+        StartRefused: the connected Postgres database cannot hold every text that callers send.
+    """
+    encoding = real.execute_sql("SHOW server_encoding").fetchone()[0]
+    if encoding not in ENCODINGS:
+        raise StartRefused(
+            f"The database of HERMES_DATABASE_URL has the encoding {encoding}, which cannot hold every caller's name "
+            "and text. Make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name that one."
+        )
 
 
 def _whole(url: str) -> str:

@@ -16,7 +16,15 @@ from peewee import DatabaseError, InterfaceError, SqliteDatabase
 from playhouse.migrations import Runner
 
 from hermes.errors import StartRefused
-from hermes.storage.engine import LOCK_WAIT_S, SQLITE_PREFIX, is_postgres, postgres, refusal, sqlite_file
+from hermes.storage.engine import (
+    LOCK_WAIT_S,
+    SQLITE_PREFIX,
+    check_encoding,
+    is_postgres,
+    postgres,
+    refusal,
+    sqlite_file,
+)
 from hermes.storage.models.usage import UsageRow
 
 
@@ -72,7 +80,7 @@ def look_at(database_url: str, folder: Path, wait_s: float = LOCK_WAIT_S) -> Loo
     Blocks: for at most 5 s, where another process writes or the server does not answer.
 
     Raises:
-        StartRefused: the URL names none, it is damaged, or out of reach.
+        StartRefused: the URL names none, it is damaged, out of reach, or in an encoding that cannot hold every text.
     """
     if is_postgres(database_url):
         return _look_at_postgres(database_url, folder)
@@ -173,6 +181,7 @@ def _look_at_postgres(url: str, folder: Path) -> Look:
     with closing(real):
         try:
             real.connect()
+            check_encoding(real)
             pending, unknown = _migrations(real, folder)
             return Look(pending=pending, unknown=unknown, fault=_postgres_fault(real, bool(pending)))
         except (DatabaseError, InterfaceError) as error:

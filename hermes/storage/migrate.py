@@ -23,6 +23,7 @@ from hermes import private
 from hermes.errors import DatabaseUnreachable, StartRefused
 from hermes.storage.engine import (
     cause_of,
+    check_encoding,
     disk_full,
     is_connection_lost,
     is_disk_full,
@@ -49,7 +50,8 @@ def migrate(database_url: str, folder: Path) -> None:
 
     Raises:
         DatabaseUnreachable: there is no database to be reached.
-        StartRefused: the database is newer than the code, damaged or not writable, or a migration failed, in which case
+        StartRefused: the database is newer than the code, damaged, not writable or in an encoding that
+            cannot hold every text, or a migration failed, in which case
             it has changed nothing.
     """
     if is_postgres(database_url):
@@ -78,6 +80,7 @@ def _migrate_postgres(url: str, folder: Path) -> None:
         raise DatabaseUnreachable(f"The database of HERMES_DATABASE_URL cannot be reached: {reason}") from None
     with closing(real):
         try:
+            check_encoding(real)
             with _advisory_lock(real):
                 _run(real, folder, "of HERMES_DATABASE_URL")
         except (DatabaseError, InterfaceError) as error:

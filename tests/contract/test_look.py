@@ -133,6 +133,23 @@ def test_a_postgres_that_only_reads_is_told(postgres_url: str) -> None:
     assert "replica" in look_at(postgres_url, MIGRATIONS).fault
 
 
+def test_a_postgres_that_cannot_hold_every_name_is_refused_with_a_sentence(postgres_url: str) -> None:
+    """One caller's name would otherwise keep the rows of all others in the spool."""
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        name = f"{server.info.dbname}_latin"
+        server.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")  # type: ignore[arg-type]
+    before, _, query = postgres_url.partition("?")
+    latin = f"{before.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
+
+    try:
+        for refused in (lambda: migrate(latin, MIGRATIONS), lambda: look_at(latin, MIGRATIONS)):
+            with pytest.raises(StartRefused, match="has the encoding LATIN1, which cannot hold every caller's name"):
+                refused()
+    finally:
+        with psycopg.connect(postgres_url, autocommit=True) as server:
+            server.execute(f"DROP DATABASE {name}")  # type: ignore[arg-type]
+
+
 def test_a_postgres_that_is_not_there_is_told_without_its_password() -> None:
     with pytest.raises(StartRefused) as caught:
         look_at("postgresql://me:canary-word@127.0.0.1:1/hermes", MIGRATIONS)

@@ -427,6 +427,19 @@ def test_databases_may_be_opened_one_after_the_other(tmp_path: Path) -> None:
         database.close()
 
 
+def test_postgres_is_spoken_to_in_utf_8_whatever_the_environment_says(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    migrate(postgres_url, MIGRATIONS)
+    database = Database.open(postgres_url)
+
+    inserted = UsageRepository(database).insert([a_record("req_1", user_id="日本")])
+
+    assert (inserted.rows, inserted.rejected) == (1, ())
+    database.close()
+
+
 def test_a_postgres_that_has_dropped_its_connections_is_connected_to_again(postgres_url: str) -> None:
     migrate(postgres_url, MIGRATIONS)
     database = Database.open(postgres_url)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -48,5 +50,37 @@ def test_a_spool_that_becomes_unwritable_costs_no_row_and_is_told() -> None:
         assert gateway.row(after)["status"] == "ok"
         lines = [line for line in gateway.logs().splitlines() if "usage spool" in line]
         assert [line.split()[3] for line in lines] == ["WARNING", "INFO"]
+    finally:
+        gateway.stop()
+
+
+def test_a_database_that_answers_and_takes_no_rows_is_told() -> None:
+    gateway = Gateway.start(None)
+
+    def state() -> dict[str, str]:
+        found: dict[str, str] = gateway.request("GET", "/health/ready").json
+        return {name: found[name] for name in ("database", "spool")}
+
+    def rename(before: str, after: str) -> None:
+        with closing(sqlite3.connect(gateway.folder / "hermes.db", timeout=10)) as other, other:
+            other.execute(f"ALTER TABLE {before} RENAME TO {after}")
+
+    try:
+        well = {"database": "ok", "spool": "ok"}
+        assert gateway.row(gateway.chat())["status"] == "ok"
+        assert state() == well
+        rename("usage_hours", "hidden")
+
+        answer = gateway.chat()
+
+        refused = {
+            "database": "ok",
+            "spool": "degraded: the database refuses usage rows, which wait in the spool; the log says why",
+        }
+        assert eventually(state, lambda seen: seen == refused, within_s=10) == refused
+        assert gateway.request("GET", "/health/ready").status == 200
+        rename("hidden", "usage_hours")
+        assert gateway.row(answer)["status"] == "ok"
+        assert eventually(state, lambda seen: seen == well, within_s=10) == well
     finally:
         gateway.stop()
