@@ -23,6 +23,10 @@ SHORTEST_SECRET: Final = 6
 _SMELLS = re.compile(r"(?i)key|token|secret|password|passwd|auth|cookie|signature|^sig$")
 """Names whose value is a secret wherever it stands."""
 
+_SHAPED = re.compile(r"(?=\S{16})(?=\S*\d)\S*[A-Za-z0-9]{12}\S*")
+"""A value that is one by its shape, whatever its name: long, in one piece, with a digit and a run that is no date, no
+version and no word."""
+
 Fault = Literal["", "missing", "unusable"]
 
 
@@ -102,8 +106,7 @@ class Environment:
             if not value or any(ord(c) > 255 for c in value):
                 self.findings.problem(path, "a header's value is one line of Latin-1 text, or env:NAME")
                 return None
-            if _SMELLS.search(name):
-                self.remember(value)
+            self._remember_named(name, value)
             return Secret(value)
         variable = value.removeprefix("env:").strip()
         if not is_env_name(variable):
@@ -131,5 +134,8 @@ class Environment:
             for text in (*hidden, base64.b64encode(plain.encode()).decode()):
                 self.remember(text)
         for name, value in parse_qsl(parts.query):
-            if _SMELLS.search(name):
-                self.remember(value)
+            self._remember_named(name, value)
+
+    def _remember_named(self, name: str, value: str) -> None:
+        if _SMELLS.search(name) or _SHAPED.fullmatch(value):
+            self.remember(value)

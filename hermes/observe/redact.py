@@ -18,12 +18,15 @@ HIDDEN: Final = "***"
 SHORTEST_SECRET: Final = 8
 """Known secrets shorter than this are not hidden: a dummy key such as `ollama` would blot out half of the log."""
 
-END_CHARS: Final = 12
+PIECE_CHARS: Final = 12
 """So much of a known secret's beginning or end is enough to hide the whole word that it stands in: providers quote keys
 without their prefix, or only their last half."""
 
-LONG_SECRET: Final = 2 * END_CHARS
-"""Shorter ones have no such ends: they could be ordinary words."""
+PIECE_EVERY: Final = 9
+"""Of its inside every such piece is known, each so many characters behind the last: 20 in a row hold one of them."""
+
+LONG_SECRET: Final = 2 * PIECE_CHARS
+"""Shorter ones have no such pieces: they could be ordinary words."""
 
 PUBLIC_CHARS: Final = 300
 """How much of a provider's error message a caller may see."""
@@ -113,14 +116,13 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: tuple[str, ...] = ()
-        self._ends: tuple[str, ...] = ()
+        self._pieces: tuple[str, ...] = ()
         self.learn(frozenset(secrets))
 
     def learn(self, secrets: frozenset[str]) -> None:
         """Replaces the known secrets."""
         forms = {form for secret in secrets for form in _forms(secret)}
-        long = [form for form in forms if len(form) >= LONG_SECRET]
-        self._ends = tuple(sorted({end for form in long for end in (form[:END_CHARS], form[-END_CHARS:])}))
+        self._pieces = tuple(sorted({piece for form in forms if len(form) >= LONG_SECRET for piece in _pieces(form)}))
         self._known = tuple(sorted(forms, key=len, reverse=True))  # a secret may contain another: longest first
 
     def clean(self, text: str) -> str:
@@ -134,9 +136,9 @@ class Redactor:
         for secret in self._known:
             if secret in text:
                 text = text.replace(secret, HIDDEN)
-        for end in self._ends:
-            if end in text:
-                text = _without_words(text, end)
+        for piece in self._pieces:
+            if piece in text:
+                text = _without_words(text, piece)
         lowered = text.lower()
         found = [hint for hint in HINTS if hint in lowered]
         return _by_rules(text, frozenset(found)) if found else text
@@ -157,6 +159,11 @@ class Redactor:
             text = pattern.sub(replacement, text)
         text = text.strip()
         return text if len(text) <= PUBLIC_CHARS else text[: PUBLIC_CHARS - 1] + "…"
+
+
+def _pieces(form: str) -> set[str]:
+    starts = (*range(0, len(form) - PIECE_CHARS, PIECE_EVERY), len(form) - PIECE_CHARS)
+    return {form[start : start + PIECE_CHARS] for start in starts}
 
 
 def _without_words(text: str, piece: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import textwrap
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -817,6 +818,28 @@ def test_the_policy_knows_every_secret_for_redaction() -> None:
         *("key-aaaaaa", "admin-secret", "header-secret", "literal-secret", "query-secret"),
         *("us%40er:pass%2Fword", "us@er:pass/word", "pass%2Fword", "pass/word", "dXNAZXI6cGFzcy93b3Jk"),
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "is_secret"),
+    [
+        ("literalsecret-HDR-112233445566", True),
+        ("Zm9vYmFyYmF6cXV4MTIzNDU2", True),
+        ("123e4567-e89b-12d3-a456-426614174000", True),
+        ("2024-10-21-preview", False),
+        ("max-tokens-3-5-sonnet-2024-07-15", False),
+        ("application/vnd.api.v2+json", False),
+        ("Our House of 1234567890123", False),
+        ("internationalization", False),
+    ],
+)
+def test_what_is_shaped_as_a_secret_is_one_whatever_its_name(value: str, is_secret: bool) -> None:
+    in_header = read(
+        endpoints(f"{{model: m, base_url: 'http://a', api_key_env: KEY_A, headers: {{x-two: '{value}'}}}}")
+    )
+    in_query = read(endpoints(f"{{model: m, base_url: 'http://a?code={quote(value)}', api_key_env: KEY_A}}"))
+
+    assert [value in policy.secrets for policy in (in_header, in_query)] == [is_secret] * 2
 
 
 def test_short_secrets_are_not_redacted_as_they_would_black_out_words() -> None:
