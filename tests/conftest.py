@@ -35,7 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM_BYTES:
         return
-    folder = Path(tempfile.mkdtemp(prefix="hermes-tests-", dir=MEMORY))
+    for left in MEMORY.glob("hermes-tests-of-*-*"):  # by a run that was killed
+        if not Path("/proc", left.name.split("-")[3]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"hermes-tests-of-{os.getpid()}-", dir=MEMORY))
     folder.chmod(0o755)  # Postgres runs as another user
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)  # for processes that are begun from here, too
 

@@ -279,8 +279,9 @@ def test_a_row_that_cannot_be_stored_is_not_counted(usage: UsageRepository, repo
 
 WRITER = f"""
 from gevent import monkey; monkey.patch_all()
-import sys
+import sys, time
 sys.path.insert(0, {str(ROOT)!r})
+from hermes.errors import DatabaseUnavailable
 from hermes.storage.db import Database
 from hermes.storage.repositories import UsageRepository
 from hermes.storage.retention import Retention
@@ -291,7 +292,12 @@ print("ready", flush=True)
 sys.stdin.readline()
 rows = some_rows(last)[first:]
 for start in range(0, len(rows), 70):
-    usage.insert(rows[start : start + 70])
+    while True:
+        try:
+            usage.insert(rows[start : start + 70])
+            break
+        except DatabaseUnavailable:  # it was too busy; the spool tries again, too
+            time.sleep(0.2)
 """
 
 

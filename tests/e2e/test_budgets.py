@@ -269,7 +269,7 @@ def redis() -> Iterator[RedisServer]:
 @pytest.fixture(scope="module")
 def many(redis: RedisServer) -> Iterator[World]:
     """A gateway of two workers."""
-    world = World(env={"WEB_CONCURRENCY": "2", "HERMES_STATE_URL": redis.url})
+    world = World(env={"WEB_CONCURRENCY": "2", "HERMES_STATE_URL": redis.url}, attempt_s=10)
     yield world
     world.close()
 
@@ -329,7 +329,7 @@ def test_what_killed_workers_had_set_aside_is_free_again(many: World) -> None:
     many.gateway.kill_workers()
 
     waiting.vanish()
-    assert eventually(lambda: status_of(many, user), lambda status: status == 200, 10) == 200
+    assert eventually(lambda: status_of(many, user), lambda status: status == 200, 30) == 200
 
 
 def status_of(world: World, user: str) -> int:

@@ -18,7 +18,7 @@ from .provider import Provider
 from .replies import chat
 
 ATTEMPT_S = 0.6
-"""`timeout_seconds` of every endpoint."""
+"""`timeout_seconds` of every endpoint, where nothing else is wanted."""
 
 EVERYWHERE_S = 1.0
 """When every worker knows of a change, as is promised."""
@@ -30,10 +30,17 @@ PRICE = {"input_per_mtok": 1.0, "output_per_mtok": 2.0}
 class World:
     """A gateway and four providers: primary, fallback, lone and teacher."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, env: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        env: Mapping[str, str | None] | None = None,
+        attempt_s: float = ATTEMPT_S,
+    ) -> None:
+        """`attempt_s` is the `timeout_seconds` of its endpoints."""
         self.primary, self.fallback, self.lone, self.teacher = (Provider() for _ in range(4))
         self._names = itertools.cycle(KEYS)
         self._config = config or {}
+        self._attempt_s = attempt_s
         self._changed = False
         self.gateway = Gateway.start(self.config(), {**KEYS, **(env or {})})
 
@@ -47,7 +54,7 @@ class World:
         name = next(name for name in ("primary", "fallback", "lone", "teacher") if getattr(self, name) is provider)
         names = [next(self._names) for _ in range(keys)]
         plain = {"model": f"{name}-model", "base_url": provider.base_url, "api_key_envs": names, "price": PRICE}
-        return {**plain, "timeout_seconds": ATTEMPT_S, **more}
+        return {**plain, "timeout_seconds": self._attempt_s, **more}
 
     def config(
         self,
