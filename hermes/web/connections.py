@@ -1,8 +1,8 @@
 """Callers' connections: how they are taken up, and how long is waited for a caller who does not read.
 
 Whatever is written to a caller, by whichever part of Hermes, is written here. A caller must take a piece of it within
-`UNREAD_S`, sooner once their request's time is over or where places are scarce; else the connection is reset, so that
-nobody holds a place, or what is to be written, by not reading.
+`UNREAD_S`, and something of it sooner once their request's time is over or where places are scarce; else the connection
+is reset, so that nobody holds a place, or what is to be written, by not reading.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ PIECE_BYTES: Final = 65536
 UNREAD_S: Final = 30.0
 """How long a caller may take for a piece of an answer."""
 
-UNREAD_LATE_S: Final = 1.0
-"""The same when the request's time is over: who reads on gets the rest of a large answer all the same."""
+UNREAD_LATE_S: Final = 2.0
+"""How long nothing may be taken when the request's time is over: who reads on, however slowly, gets the rest of a large
+answer all the same.
+"""
 
 UNREAD_CROWDED_S: Final = 3.0
 """The same where others might get no place."""
+
+UNREAD_MOMENT_S: Final = 1.0
+"""Who has taken nothing for so long may have to make room for somebody who comes."""
 
 LOOK_S: Final = 1.0
 """How often it is looked whether they do."""
@@ -51,6 +56,24 @@ NEVER: Final = float("inf")
 
 deadlines: Final[dict[Any, float]] = {}
 """By connection: the moment of the monotonic clock at which the time of the request that is being answered is over."""
+
+_unread: Final[dict[Any, tuple[float, ClientSocket]]] = {}
+"""By greenlet that waits for a caller to read: since when nothing is taken, and the connection. The longest first."""
+
+
+def end_longest_unread() -> bool:
+    """Ends the connection of whoever has taken nothing for the longest, if that is a while; whether there was one.
+    Only for the event loop itself to call, as then each of them is at its wait.
+    """
+    greenlet = next(iter(_unread), None)
+    if greenlet is None:
+        return False
+    since, sock = _unread[greenlet]
+    unread_s = time.monotonic() - since
+    if unread_s < UNREAD_MOMENT_S:
+        return False
+    greenlet.throw(sock.broken_off(unread_s))
+    return True
 
 
 class ClientSocket(gevent.socket.socket):  # type: ignore[misc]  # gevent has no types
@@ -89,26 +112,43 @@ class ClientSocket(gevent.socket.socket):  # type: ignore[misc]  # gevent has no
         """
         self._wait(self._read_event)
 
-    def _wait_for_room(self) -> None:
-        began, untaken = time.monotonic(), self._untaken()
-        while True:
-            look = gevent.Timeout(LOOK_S)
-            try:
-                with look:
-                    self._wait(self._write_event)
-                return
-            except gevent.Timeout as over:
-                if over is not look:
-                    raise
-            now, left = time.monotonic(), self._untaken()
-            if untaken - left >= PIECE_BYTES:
-                began, untaken = now, left
-            elif now - began >= self._patience_s(now):
-                break
-        log.info("An answer was broken off: nothing of it was taken for %.0f s", now - began)
+    def broken_off(self, unread_s: float) -> BrokenPipeError:
+        """What ends the answer under way. The connection is reset when it is closed."""
+        log.info("An answer was broken off: nothing of it was taken for %.0f s", unread_s)
         with suppress(OSError):
             self.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        raise BrokenPipeError(errno.EPIPE, "not read")
+        return BrokenPipeError(errno.EPIPE, "not read")
+
+    def _wait_for_room(self) -> None:
+        greenlet = gevent.getcurrent()
+        began = since = time.monotonic()
+        at_first = untaken = self._untaken()
+        _unread[greenlet] = since, self
+        try:
+            while not self._has_room():
+                now, left = time.monotonic(), self._untaken()
+                if left < untaken:
+                    since, untaken = now, left
+                    del _unread[greenlet]  # and to the end of the row
+                    _unread[greenlet] = since, self
+                if at_first - left >= PIECE_BYTES:
+                    began, at_first = now, left
+                if now - began >= UNREAD_S or now - since >= self._patience_s(now):
+                    raise self.broken_off(now - since)
+        finally:
+            del _unread[greenlet]
+
+    def _has_room(self) -> bool:
+        """Whether there is room for more, after a wait of `LOOK_S` at most."""
+        look = gevent.Timeout(LOOK_S)
+        try:
+            with look:
+                self._wait(self._write_event)
+            return True
+        except gevent.Timeout as over:
+            if over is not look:
+                raise
+            return False
 
     def _patience_s(self, now: float) -> float:
         if now >= deadlines.get(self, NEVER):

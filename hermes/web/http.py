@@ -176,6 +176,8 @@ class Arriving:
             with gevent.Timeout(until - now, TimeoutError):
                 data: bytes = self._input.read(size)
         except TimeoutError:
+            with contextlib.suppress(AttributeError):
+                self._input.failed = True  # gunicorn's word for a body of which no more is to be read
             _listen_no_more(self._environ)
             bound = ": X-Request-Timeout is over" if until == self._deadline else ""
             raise BodyTimeout(f"The request's body came too slowly{bound}.") from None

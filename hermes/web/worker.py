@@ -37,7 +37,7 @@ from hermes.observe.redact import Redactor
 from hermes.turns import MOMENT_S
 from hermes.web import wire
 from hermes.web.answers import GUARDS, parts, status_line, unexpected
-from hermes.web.connections import NEVER, CallersListener, ClientSocket, deadlines
+from hermes.web.connections import NEVER, CallersListener, ClientSocket, deadlines, end_longest_unread
 from hermes.web.http import new_request_id
 from hermes.web.unread import is_heard_out, is_read, let_go
 
@@ -58,6 +58,8 @@ listened to a caller whose request was refused."""
 
 CROWDED_SHARE: Final = 0.85
 """Of all places. The rest is for those who come meanwhile."""
+
+LOOKS_AGAIN_S: Final = 0.5
 
 TURN_REQUESTS: Final = 8
 """After so many requests on one connection the others have a turn: one that sends without waiting for answers is never
@@ -157,6 +159,9 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self._open = 0
         """How many connections there are."""
 
+        self._looks_again = False
+        """It will be looked again whether somebody can make room."""
+
         ClientSocket.is_crowded = staticmethod(self._is_crowded)
 
         self._known: set[Any] = set()
@@ -188,15 +193,15 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         make_logging_native()
 
     def handle(self, listener: Any, client: Any, addr: Any) -> None:
-        """Serves a connection. The silent keep nobody out: where nearly all places are taken, the one that has waited
-        longest for its request is ended.
+        """Serves a connection. The silent and the deaf keep nobody out: where nearly all places are taken, the one is
+        ended that has read nothing of its answer for the longest, else the one that has waited longest for its request.
         """
         if type(client) is gevent.socket.socket:
             client.__class__ = ClientSocket
         self._open += 1
         try:
             if self._is_crowded():
-                gevent.get_hub().loop.run_callback(self._end_longest)
+                gevent.get_hub().loop.run_callback(self._end_longest, gevent.getcurrent())
             super().handle(listener, client, addr)
         finally:
             self._open -= 1
@@ -294,10 +299,25 @@ class HermesWorker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         for greenlet in list(greenlets):
             gevent.get_hub().loop.run_callback(self._end_one, greenlet)
 
-    def _end_longest(self) -> None:
+    def _end_longest(self, newcomer: Any) -> None:
+        """Makes room for one who has come, and who is not ended for it: nobody else might be waited for."""
+        if end_longest_unread():
+            return
         longest = next(iter(self._waiting), None)
-        if longest is not None:
+        if longest is not None and longest is not newcomer:
             self._end_one(longest)
+        elif self._is_full() and not self._looks_again:
+            self._looks_again = True
+            gevent.spawn_later(LOOKS_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        # Where all places are taken nobody comes any more for whom room would be made.
+        self._looks_again = False
+        if self._is_full():
+            gevent.get_hub().loop.run_callback(self._end_longest, None)
+
+    def _is_full(self) -> bool:
+        return bool(self._open >= self.worker_connections)
 
     def _end_one(self, greenlet: Any) -> None:
         timer = self._waiting.get(greenlet)

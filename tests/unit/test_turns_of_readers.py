@@ -17,6 +17,7 @@ import pytest
 from hermes.admission.masking import mask
 from hermes.admission.personal_data import KINDS
 from hermes.chatrequest import ChatRequest
+from hermes.errors import BodyTimeout
 from hermes.routing.sessions import BATCH, Sessions
 from hermes.state.store import MemoryStore
 from hermes.upstream.lifeline import Lifeline
@@ -96,6 +97,36 @@ def test_a_large_request_that_has_arrived_already(length: str) -> None:
 
     assert ran(read, log).index("event") <= BODY_READS_IN_A_ROW + 1
     assert log.count("read") >= 64 * MEGABYTE // READ_BYTES
+
+
+class Dribble:
+    """An input of which the next bytes are always there, a few at a time, and cost as much work as chunks of a byte."""
+
+    def __init__(self, log: list[str], work_s: float, until: float) -> None:
+        self._log = log
+        self._work_s = work_s
+        self._until = until
+        self.failed = False
+
+    def read(self, size: int) -> bytes:
+        self._log.append("read")
+        now = began = time.monotonic()
+        if now > self._until:
+            return b""
+        while now < began + self._work_s:
+            now = time.monotonic()
+        return b"x" * min(size, 100)
+
+
+@pytest.mark.parametrize("length", [str(64 * MEGABYTE), ""], ids=["of a known length", "in chunks"])
+def test_what_is_always_there_ends_at_the_callers_deadline_all_the_same(length: str) -> None:
+    dribble = Dribble([], 0.001, until=time.monotonic() + 5)
+    environ = {"wsgi.input": dribble, "CONTENT_LENGTH": length, "HTTP_X_REQUEST_TIMEOUT": "0.05"}
+
+    with pytest.raises(BodyTimeout, match="X-Request-Timeout"):
+        read_body(environ, 64 * MEGABYTE)
+
+    assert dribble.failed, "or its rest would be heard out"
 
 
 class Sizes:

@@ -21,7 +21,8 @@ from gunicorn.http.unreader import SocketUnreader
 
 from hermes.errors import ClientGone
 from hermes.turns import MOMENT_S
-from hermes.web.connections import CallersListener, ClientSocket
+from hermes.web import connections
+from hermes.web.connections import CallersListener, ClientSocket, deadlines
 from hermes.web.worker import SAME_WAIT_S, CallersRequest, HermesWorker, refusal
 
 
@@ -191,3 +192,84 @@ def test_only_a_connection_that_goes_on_within_its_bound_is_refused_at_once(
     worker = SimpleNamespace(alive=alive, _turn_away=lambda _: b"no")
 
     assert HermesWorker._refusal(worker, bytearray(b"x"), time.monotonic() - waited_s) == answer
+
+
+@pytest.fixture
+def tcp_pairs() -> Iterator[list[tuple[Any, Any]]]:
+    """The worker's ends of three connections with small buffers, and the callers'."""
+    pairs = []
+    with gevent.socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        for _ in range(3):
+            theirs = gevent.socket.socket()
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            theirs.connect(listening.getsockname())
+            ours, _ = listening.accept()
+            ours.__class__ = ClientSocket
+            pairs.append((ours, theirs))
+    yield pairs
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
+
+
+UNREAD = b"x" * 4_000_000
+
+
+def crowded(waiting: dict[Any, Any]) -> Any:
+    """A worker of which nearly all places are taken, and the waits for requests there are."""
+    worker = SimpleNamespace(_waiting=waiting, _is_full=lambda: False)
+    worker._end_one = lambda greenlet: HermesWorker._end_one(worker, greenlet)
+    return worker
+
+
+def test_who_has_read_nothing_for_the_longest_makes_room_and_not_who_has_just_come(
+    tcp_pairs: list[tuple[Any, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_MOMENT_S", 0.0)
+    writing = []
+    for ours, _ in tcp_pairs:
+        writing.append(gevent.spawn(ours.sendall, UNREAD))
+        gevent.sleep(0.02)  # by now its buffer is full
+    came = gevent.spawn(gevent.sleep, 60)
+    worker = crowded({came: gevent.Timeout(60, False)})
+
+    ended = []
+    for _ in (*writing, came):
+        gevent.get_hub().loop.run_callback(HermesWorker._end_longest, worker, came)
+        gevent.sleep(0.02)
+        ended.append([greenlet.dead for greenlet in (*writing, came)])
+
+    came.kill()
+    assert ended == [
+        [True, False, False, False],
+        [True, True, False, False],
+        [True, True, True, False],
+        [True, True, True, False],
+    ]
+    assert all(isinstance(greenlet.exception, BrokenPipeError) for greenlet in writing)
+
+
+def test_a_slow_reader_may_go_on_when_the_requests_time_is_over_and_a_deaf_one_may_not(
+    tcp_pairs: list[tuple[Any, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells of room only when a third of its buffer has been taken, long after the last kilobyte."""
+    monkeypatch.setattr(connections, "LOOK_S", 0.05)
+    monkeypatch.setattr(connections, "UNREAD_LATE_S", 0.5)
+    (slow, reader), (deaf, _), _ = tcp_pairs
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+    for sock in (slow, deaf):
+        monkeypatch.setitem(deadlines, sock, time.monotonic() - 1)
+    size = 400_000
+    writing, unread = gevent.spawn(slow.sendall, UNREAD[:size]), gevent.spawn(deaf.sendall, UNREAD)
+
+    began, got = time.monotonic(), 0
+    while got < size and writing.exception is None:
+        got += len(reader.recv(1024))
+        gevent.sleep(0.03 if time.monotonic() < began + 2 else 0)
+    unread.join(10)
+
+    writing.get(timeout=10)
+    assert isinstance(unread.exception, BrokenPipeError)
