@@ -91,7 +91,7 @@ class Response:
 
     # -- sending and the head -----------------------------------------------------------------------------
 
-    def begin(self, head: bytes, body: Sequence[bytes], sent: Callable[[], None]) -> None:
+    def begin(self, head: bytes, body: Sequence[bytes], sent: Callable[[], None] = lambda: None) -> None:
         """Sends the request, tells `sent` when the whole of it is on its way, and reads the answer's head."""
         unsent = self._send(head, body)
         if not unsent:
