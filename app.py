@@ -35,6 +35,9 @@ SURROGATE_EVERY_S = 1.0
 KNOWLEDGE_EVERY_S = 0.4
 SHADOW_EVERY_S = 2.0
 LOAD_EVERY_S = 0.1
+TEMPLATES_AFTER_S = 15.0
+"""A second of work that only operators need: whoever has just started a process waits for other things."""
+
 STOP_WAIT_S = 5.0
 
 try:
@@ -72,7 +75,7 @@ loops.every(DAYS_EVERY_S, hermes.day_sums.run, "sums of days")
 loops.every(SHADOW_EVERY_S, hermes.tend_shadow, "shadow runs")
 loops.every(LOAD_EVERY_S, hermes.comparing.load.look, "load")
 loops.every(RETENTION_EVERY_S, hermes.forget_old, "retention")
-gevent.spawn(compile_templates, app.jinja_env)
+gevent.spawn_later(TEMPLATES_AFTER_S, compile_templates, app.jinja_env)
 
 
 def drain() -> None:

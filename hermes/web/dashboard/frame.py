@@ -243,7 +243,7 @@ class Frame:
 def compile_templates(jinja: Environment, sleep: Callable[[float], object] = gevent.sleep) -> None:
     """Compiles the pages one by one, with pauses for requests: else whoever opens the first one waits 0.1 s for it.
 
-    Each is a millisecond or a few, so this is for the start, when a process has little else to do.
+    Each is a millisecond or a few, so this is for soon after the start, when a process has little else to do.
     """
     for name in jinja.list_templates(filter_func=lambda name: name.startswith("dashboard/")):
         jinja.get_template(name)
