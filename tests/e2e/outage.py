@@ -22,7 +22,7 @@ from . import replies
 from .client import Answer
 from .gateway import eventually
 from .load import Load, percentile_s, requests_by_worker
-from .world import World
+from .world import FILLING_S, World
 
 WORKERS = 2
 RECOVERY_LIMIT_S = 20.0
@@ -77,7 +77,7 @@ class Site:
             "HERMES_DATABASE_URL": self.postgres.url,
             "HERMES_SECRET": "a secret of the outage tests, long enough",
         }
-        self.world = World({"auth": {"require_client_key": True}}, env)
+        self.world = World({"auth": {"require_client_key": True}}, env, attempt_s=FILLING_S)
         self.gateway = self.world.gateway
         try:
             self.key = self.new_key()

@@ -20,7 +20,7 @@ from . import replies
 from .client import Answer
 from .gateway import eventually, new_user
 from .replies import Reply
-from .world import PRICE, World
+from .world import FILLING_S, PRICE, World
 
 COST_NANOUSD = 11 * 1000 + 7 * 2000
 """Of an answer with the usual usage."""
@@ -269,7 +269,7 @@ def redis() -> Iterator[RedisServer]:
 @pytest.fixture(scope="module")
 def many(redis: RedisServer) -> Iterator[World]:
     """A gateway of two workers."""
-    world = World(env={"WEB_CONCURRENCY": "2", "HERMES_STATE_URL": redis.url}, attempt_s=10)
+    world = World(env={"WEB_CONCURRENCY": "2", "HERMES_STATE_URL": redis.url}, attempt_s=FILLING_S)
     yield world
     world.close()
 

@@ -17,7 +17,7 @@ from .client import Answer
 from .gateway import Gateway, eventually, new_user
 from .inside import CrashPoints
 from .replies import stream
-from .world import World
+from .world import FILLING_S, World
 
 LIMIT = 12
 CALLERS = 4
@@ -48,7 +48,7 @@ def points() -> Iterator[CrashPoints]:
 def running_world(points: CrashPoints) -> Iterator[World]:
     """Its state is in a Redis that outlives it: what a killed server has set aside is in there."""
     with RedisServer() as redis:
-        world = World(env={**points.env, "HERMES_STATE_URL": redis.url})
+        world = World(env={**points.env, "HERMES_STATE_URL": redis.url}, attempt_s=FILLING_S)
         yield world
         logs = world.gateway.logs()
         world.close()

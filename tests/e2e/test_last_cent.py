@@ -16,7 +16,7 @@ from tests.redis_server import RedisServer
 from . import replies
 from .client import Answer
 from .gateway import eventually, new_user
-from .world import PRICE, World
+from .world import FILLING_S, PRICE, World
 
 CROWD = 200
 LAST_CENT_NANOUSD = 10_000_000
@@ -74,7 +74,7 @@ def till(request: pytest.FixtureRequest) -> Iterator[Till]:
     with ExitStack() as held:
         redis = held.enter_context(RedisServer()) if request.param > 1 else None
         shared = {"HERMES_STATE_URL": redis.url, "WEB_CONCURRENCY": "2"} if redis else {}
-        world = World(env=shared)
+        world = World(env=shared, attempt_s=FILLING_S)
         held.callback(world.close)
         world.configure(simple=[world.endpoint(world.primary, timeout_seconds=30)])
         if redis is not None:

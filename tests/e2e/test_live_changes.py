@@ -16,7 +16,7 @@ from . import replies
 from .client import Answer
 from .gateway import eventually, new_user
 from .load import Load, requests_by_worker
-from .world import EVERYWHERE_S, World
+from .world import EVERYWHERE_S, FILLING_S, World
 
 WORKERS = 2
 WATCHED_S = 1.6
@@ -64,7 +64,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, P
             "HERMES_OFF_FILE": str(off_file),
             "PROMETHEUS_MULTIPROC_DIR": str(counts),
         }
-        world = World(env=env)
+        world = World(env=env, attempt_s=FILLING_S)
         yield world, off_file, counts
         logs = world.gateway.logs()
         world.close()

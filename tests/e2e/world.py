@@ -20,6 +20,9 @@ from .replies import chat
 ATTEMPT_S = 0.6
 """`timeout_seconds` of every endpoint, where nothing else is wanted."""
 
+FILLING_S = 10.0
+"""The same where a counter of a budget is filled from the usage log first: several workers take most of a second."""
+
 EVERYWHERE_S = 1.0
 """When every worker knows of a change, as is promised."""
 
