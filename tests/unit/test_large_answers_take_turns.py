@@ -49,8 +49,8 @@ def streaming(event: bytes) -> bytes:
 
 @contextmanager
 def taking_turns() -> Iterator[None]:
-    """The loop must have had its turns within. The garbage collector is not to walk through all that pytest holds, which
-    takes longer than what is measured; Hermes's own workers do not hold a tenth of it.
+    """The loop must have had its turns within. The garbage collector is not to walk through all that pytest holds, as
+    that takes longer than what is measured; a worker of Hermes's does not hold a tenth of it.
     """
     gaps: list[float] = []
 
