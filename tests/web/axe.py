@@ -10,6 +10,10 @@ from .browser import Visit
 from .pages import Shown
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+EVERY_RULE = "{resultTypes: ['violations']}"
+COLOURS = "{resultTypes: ['violations'], runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}}"
+"""What a theme can break: all else is the same page."""
+
 EXPECTED_FAULT = "status of 404"
 """Of the page that is nowhere."""
 
@@ -35,27 +39,27 @@ class Look:
 NOTHING_WRONG = Look([], 0, [], [])
 
 
-def look_at(window: Visit, page: Shown, theme: str, size: dict[str, Any]) -> Look:
+def look_at(window: Visit, page: Shown, theme: str, size: dict[str, Any], rules: str = EVERY_RULE) -> Look:
     """Opens a page in a theme and a size, and looks."""
     window.faults.clear()
     window.page.set_viewport_size(size)  # type: ignore[arg-type]
     window.go(f"{page.path}{'&' if '?' in page.path else '?'}theme={theme}")
     window.page.wait_for_selector(page.ready)
-    return looked_at(window)
+    return looked_at(window, rules)
 
 
-def looked_at(window: Visit) -> Look:
+def looked_at(window: Visit, rules: str = EVERY_RULE) -> Look:
     """What is wrong with the page that is open."""
-    found = violations(window)
+    found = violations(window, rules)
     overflow = window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     faults = [fault for fault in window.faults if EXPECTED_FAULT not in fault]
     return Look(found, max(0, overflow), faults, window.page.evaluate(GIANTS))
 
 
-def violations(window: Visit) -> list[str]:
-    """What axe-core finds, a line each."""
+def violations(window: Visit, rules: str = EVERY_RULE) -> list[str]:
+    """What axe-core finds by these rules, a line each."""
     window.page.evaluate(AXE.read_text(encoding="utf-8"))
-    result = window.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    result = window.page.evaluate(f"axe.run(document, {rules})")
     return [
         f"{violation['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
         for violation in result["violations"]
