@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -21,19 +20,14 @@ from flask import Response, request
 from gevent.lock import BoundedSemaphore
 
 from hermes.errors import HermesError, Overloaded, Unauthorized
+from hermes.web.connections import RESET, UNREAD_S
 
 log = logging.getLogger("hermes-router.web")
-
-UNREAD_S: Final = 30.0
-"""How long nothing of an answer may be taken."""
 
 MOST_EXPORTS: Final = 3
 """Of one process."""
 
 RETRY_AFTER_S: Final = 10.0
-RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER: when it is closed, the connection is reset."""
-
 CSV: Final = "text/csv; charset=utf-8"
 Piece = str | bytes
 

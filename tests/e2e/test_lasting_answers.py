@@ -15,7 +15,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from hermes.web.lasting import MOST_EXPORTS, UNREAD_S
+from hermes.web.connections import UNREAD_S
+from hermes.web.lasting import MOST_EXPORTS
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
